@@ -1,0 +1,247 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/sluiceio/sluice/internal/wire"
+	"github.com/sluiceio/sluice/proto/apipb"
+)
+
+// Options of a cluster. Zero counts are refused, not guessed.
+type Options struct {
+	Binary string // the sluice binary
+	Dir    string // data directories and logs go below it
+	// Coordinators is 1, 3 or 5.
+	Coordinators int
+	Workers      int
+	Slots        int      // per worker
+	Env          []string // added to the environment of every node, for example fail points
+	// WorkerArgs and CoordinatorArgs are added to the command lines.
+	WorkerArgs, CoordinatorArgs []string
+}
+
+// Cluster is a set of nodes.
+type Cluster struct {
+	opts  Options
+	nodes []*Node
+	conns []*grpc.ClientConn // parallel to the coordinators
+}
+
+// New lays a cluster out: names, directories and ports. Nothing runs before Start.
+func New(opts Options) (*Cluster, error) {
+	if opts.Coordinators < 1 || opts.Workers < 0 || opts.Binary == "" || opts.Dir == "" {
+		return nil, fmt.Errorf("cluster options are incomplete: %+v", opts)
+	}
+	c := &Cluster{opts: opts}
+	ports, err := freePorts(3*opts.Coordinators + 3*opts.Workers)
+	if err != nil {
+		return nil, err
+	}
+	next := func() string {
+		p := ports[0]
+		ports = ports[1:]
+		return "127.0.0.1:" + strconv.Itoa(p)
+	}
+	for i := range opts.Coordinators {
+		c.add(Coordinator, i, next(), next(), next())
+	}
+	join := strings.Join(c.Addresses(), ",")
+	for i := range opts.Workers {
+		c.add(Worker, i, next(), next(), next())
+	}
+	for _, n := range c.nodes {
+		n.args = append(n.args, "--join", join)
+	}
+	for _, n := range c.Role(Coordinator) {
+		conn, err := wire.Policy{}.Client(n.API)
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.conns = append(c.conns, conn)
+	}
+	return c, nil
+}
+
+func (c *Cluster) add(role Role, i int, api, second, http string) {
+	n := &Node{name: fmt.Sprintf("%s-%d", role, i+1), role: role, API: api, HTTP: http, cfg: &c.opts}
+	n.dir = filepath.Join(c.opts.Dir, n.name)
+	n.args = []string{string(role), "--data-dir", n.dir, "--listen", api, "--http-listen", http}
+	switch role {
+	case Coordinator:
+		n.args = append(n.args, "--raft-listen", second, "--bootstrap-expect", strconv.Itoa(c.opts.Coordinators))
+		n.args = append(n.args, c.opts.CoordinatorArgs...)
+	case Worker:
+		n.args = append(n.args, "--data-listen", second, "--slots", strconv.Itoa(c.opts.Slots))
+		n.args = append(n.args, c.opts.WorkerArgs...)
+	}
+	c.nodes = append(c.nodes, n)
+}
+
+// freePorts draws n different ports that are free at this moment. Another process may take one before its node
+// listens; the node then ends with a clear error, and so does the test.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := wire.Policy{}.Listen(context.Background(), "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // all stay open until all are drawn, so that none is drawn twice
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// Start starts every node and waits until a leader answers and all workers are registered.
+func (c *Cluster) Start(ctx context.Context) error {
+	for _, n := range c.nodes {
+		if err := n.Start(ctx); err != nil {
+			return err
+		}
+	}
+	return c.Ready(ctx)
+}
+
+// Ready waits until a leader answers and every worker that runs is registered and alive.
+func (c *Cluster) Ready(ctx context.Context) error {
+	var last error
+	for {
+		last = c.ready(ctx)
+		if last == nil {
+			return nil
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("cluster is not ready: %w", errors.Join(err, last))
+		}
+	}
+}
+
+func (c *Cluster) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	got, err := apipb.NewClusterClient(c.Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
+	if err != nil {
+		return err
+	}
+	alive, want := 0, 0
+	for _, w := range got.Workers {
+		if w.Worker.Health.String() == "WORKER_ALIVE" {
+			alive++
+		}
+	}
+	for _, n := range c.Role(Worker) {
+		if n.Alive() {
+			want++
+		}
+	}
+	if alive < want {
+		return fmt.Errorf("%d of %d workers are registered", alive, want)
+	}
+	return nil
+}
+
+// Leader asks every coordinator that runs who leads, and returns the node that says so of itself. A paused or
+// partitioned old leader may still believe it: of several claims the highest term counts.
+func (c *Cluster) Leader(ctx context.Context) (*Node, error) {
+	var best *Node
+	var term uint64
+	errs := []error{errors.New("no leader")}
+	for _, n := range c.Role(Coordinator) {
+		if !n.Alive() {
+			continue
+		}
+		call, cancel := context.WithTimeout(ctx, time.Second)
+		info, err := apipb.NewClusterClient(c.Conn(n)).Info(call, &apipb.InfoRequest{})
+		cancel()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", n.Name(), err))
+			continue
+		}
+		if info.Leader != "" && info.Leader == info.Node && info.Term > term {
+			best, term = n, info.Term
+		}
+	}
+	if best == nil {
+		return nil, errors.Join(errs...)
+	}
+	return best, nil
+}
+
+// AwaitLeader waits for a leader other than not (which may be nil).
+func (c *Cluster) AwaitLeader(ctx context.Context, not *Node) (*Node, error) {
+	for {
+		n, err := c.Leader(ctx)
+		if err == nil && n != not {
+			return n, nil
+		}
+		if stop := pause(ctx, 20*time.Millisecond); stop != nil {
+			return nil, fmt.Errorf("no new leader: %w", errors.Join(stop, err))
+		}
+	}
+}
+
+// Role lists the nodes of one role in order.
+func (c *Cluster) Role(r Role) (nodes []*Node) {
+	for _, n := range c.nodes {
+		if n.role == r {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// Addresses are the API addresses of the coordinators.
+func (c *Cluster) Addresses() (addrs []string) {
+	for _, n := range c.Role(Coordinator) {
+		addrs = append(addrs, n.API)
+	}
+	return addrs
+}
+
+// Conn is the shared connection to a coordinator; it reconnects by itself.
+func (c *Cluster) Conn(n *Node) *grpc.ClientConn {
+	for i, m := range c.Role(Coordinator) {
+		if m == n {
+			return c.conns[i]
+		}
+	}
+	return nil
+}
+
+// Close ends every process and returns when all are gone.
+func (c *Cluster) Close() error {
+	var errs []error
+	for _, conn := range c.conns {
+		errs = append(errs, conn.Close())
+	}
+	for i := len(c.nodes) - 1; i >= 0; i-- { // workers first: coordinators then see them leave in order
+		errs = append(errs, c.nodes[i].close(10*time.Second))
+	}
+	return errors.Join(errs...)
+}
+
+// pause waits for d or the end of ctx. The processes of a cluster share no clock and no channel with the test, so
+// asking again is the only way to learn that something has happened.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sluiceio/sluice/internal/run"
+)
+
+// Role of a node.
+type Role string
+
+const (
+	Coordinator Role = "coordinator"
+	Worker      Role = "worker"
+)
+
+// Node is one process and its data directory.
+type Node struct {
+	name string
+	role Role
+	// API is the address that clients use (coordinators) or the control address (workers).
+	API string
+	// HTTP serves /metrics, /healthz and /readyz.
+	HTTP string
+	dir  string
+	args []string
+	cfg  *Options
+
+	mu struct {
+		sync.Mutex
+		cmd    *exec.Cmd
+		exited chan struct{} // closed when cmd has been reaped; nil before the first start
+		group  *run.Group
+		starts int
+		paused bool
+	}
+}
+
+// Name is unique in the cluster: coordinator-1, worker-2, …
+func (n *Node) Name() string { return n.name }
+
+// Role of the node.
+func (n *Node) Role() Role { return n.role }
+
+// Dir is the data directory.
+func (n *Node) Dir() string { return n.dir }
+
+// LogFile holds what all starts of the process wrote.
+func (n *Node) LogFile() string { return n.dir + ".log" }
+
+// Start runs the process on the data that earlier starts left. It does not wait for readiness.
+func (n *Node) Start(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.alive() {
+		return fmt.Errorf("%s runs already", n.name)
+	}
+	if err := os.MkdirAll(filepath.Dir(n.dir), 0o755); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(n.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the child has its own descriptor
+	cmd := exec.Command(n.cfg.Binary, n.args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), n.cfg.Env...)
+	cmd.SysProcAttr = processAttributes()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", n.name, err)
+	}
+	n.mu.starts++
+	n.mu.paused = false
+	n.mu.cmd, n.mu.exited = cmd, make(chan struct{})
+	n.mu.group = run.NewGroup(context.WithoutCancel(ctx), n.name)
+	exited := n.mu.exited
+	n.mu.group.Go("reap", func(context.Context) error {
+		defer close(exited)
+		_ = cmd.Wait() // its exit status is the business of whoever ended it
+		return nil
+	})
+	return nil
+}
+
+// alive needs n.mu.
+func (n *Node) alive() bool {
+	if n.mu.exited == nil {
+		return false
+	}
+	select {
+	case <-n.mu.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Alive reports whether the process exists, paused or not.
+func (n *Node) Alive() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.alive()
+}
+
+// PID of the running process; 0 if there is none.
+func (n *Node) PID() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.alive() {
+		return 0
+	}
+	return n.mu.cmd.Process.Pid
+}
+
+// Exited is closed when the process that runs now has ended.
+func (n *Node) Exited() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.exited == nil {
+		closed := make(chan struct{})
+		close(closed)
+		return closed
+	}
+	return n.mu.exited
+}
+
+// Kill ends the process as kill -9 does and returns when it is gone.
+func (n *Node) Kill() error {
+	if err := n.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-n.Exited()
+	return nil
+}
+
+// Pause stops the process without ending it.
+func (n *Node) Pause() error { return n.signal(syscall.SIGSTOP) }
+
+// Resume continues a paused process.
+func (n *Node) Resume() error { return n.signal(syscall.SIGCONT) }
+
+// Terminate asks the process to end in order and kills it when ctx ends first.
+func (n *Node) Terminate(ctx context.Context) error {
+	if err := n.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-n.Exited():
+		return nil
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("%s did not end in time: %w", n.name, ctx.Err()), n.Kill())
+	}
+}
+
+func (n *Node) signal(s syscall.Signal) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.alive() {
+		return fmt.Errorf("%s is not running", n.name)
+	}
+	if err := n.mu.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("signal %v to %s: %w", s, n.name, err)
+	}
+	switch s {
+	case syscall.SIGSTOP:
+		n.mu.paused = true
+	case syscall.SIGCONT:
+		n.mu.paused = false
+	}
+	return nil
+}
+
+// close ends the process, whatever its state, and waits for it.
+func (n *Node) close(grace time.Duration) error {
+	n.mu.Lock()
+	alive, paused, group := n.alive(), n.mu.paused, n.mu.group
+	n.mu.Unlock()
+	var err error
+	if alive && paused {
+		err = n.Resume()
+	}
+	if alive {
+		ctx, cancel := context.WithTimeout(context.Background(), grace)
+		err = errors.Join(err, n.Terminate(ctx))
+		cancel()
+	}
+	if group != nil {
+		err = errors.Join(err, group.Wait())
+	}
+	return err
+}
