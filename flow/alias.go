@@ -1,0 +1,34 @@
+package flow
+
+import "github.com/sluiceio/sluice/connector"
+
+// The contracts of connectors, so that jobs need not import package connector to use or to write one.
+type (
+	// Source reads records of type T; connectors make them.
+	Source[T any] = connector.Source[T]
+	// Sink writes records of type T; connectors make them.
+	Sink[T any] = connector.Sink[T]
+	// Reader is the reading end of a Source, one per subtask.
+	Reader[T any] = connector.Reader[T]
+	// Writer is the writing end of a Sink, one per subtask.
+	Writer[T any] = connector.Writer[T]
+	// Records is what a Reader fills.
+	Records[T any] = connector.Records[T]
+	// Enumerator discovers the splits of a Source.
+	Enumerator = connector.Enumerator
+	// Split is a share of a source's input.
+	Split = connector.Split
+	// Task is what a running attempt knows about itself.
+	Task = connector.Task
+	// Guarantee is what a sink promises.
+	Guarantee = connector.Guarantee
+)
+
+const (
+	// AtLeastOnce sinks may show a record more than once after a failure.
+	AtLeastOnce = connector.AtLeastOnce
+	// Idempotent sinks overwrite a repeated record with itself.
+	Idempotent = connector.Idempotent
+	// ExactlyOnce sinks show a record once.
+	ExactlyOnce = connector.ExactlyOnce
+)
