@@ -680,7 +680,8 @@ type ProcessExit struct {
 	Signal        string                 `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	StderrTail    string                 `protobuf:"bytes,4,opt,name=stderr_tail,json=stderrTail,proto3" json:"stderr_tail,omitempty"` // bounded
-	Kind          jobpb.FailureKind      `protobuf:"varint,5,opt,name=kind,proto3,enum=sluice.job.FailureKind" json:"kind,omitempty"`
+	Kind          jobpb.FailureKind      `protobuf:"varint,5,opt,name=kind,proto3,enum=sluice.job.FailureKind" json:"kind,omitempty"`  // unspecified: it was asked to end (released, drained)
+	Failure       *jobpb.Failure         `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`                         // what the process said of itself before it ended, or what the agent found
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -748,6 +749,13 @@ func (x *ProcessExit) GetKind() jobpb.FailureKind {
 		return x.Kind
 	}
 	return jobpb.FailureKind(0)
+}
+
+func (x *ProcessExit) GetFailure() *jobpb.Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
 }
 
 type BuildResult struct {
@@ -1132,10 +1140,14 @@ func (x *Welcome) GetDrain() bool {
 	return false
 }
 
-// Ack: every report up to the sequence is committed (or void for ever) and may be forgotten.
+// Ack: every report up to the sequence is committed (or void for ever) and may be forgotten. The leader also answers
+// every heartbeat with one (of whatever sequence it has reached): a worker that hears nothing for two thirds of the
+// loss timeout leaves the session and looks for the leader, so that a paused leader does not hold its workers back
+// until its successor has declared them lost.
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Heartbeat     uint64                 `protobuf:"varint,2,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"` // newest heartbeat that arrived in this session
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1173,6 +1185,13 @@ func (*Ack) Descriptor() ([]byte, []int) {
 func (x *Ack) GetSequence() uint64 {
 	if x != nil {
 		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Ack) GetHeartbeat() uint64 {
+	if x != nil {
+		return x.Heartbeat
 	}
 	return 0
 }
@@ -1523,14 +1542,15 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\x06commit\x18\a \x01(\v2\x19.sluice.task.CommitResultH\x00R\x06commit\x127\n" +
 	"\x06splits\x18\b \x01(\v2\x1d.sluice.task.SplitsDiscoveredH\x00R\x06splits\x12@\n" +
 	"\rsplit_request\x18\t \x01(\v2\x19.sluice.task.SplitRequestH\x00R\fsplitRequestB\x06\n" +
-	"\x04fact\"\x9f\x01\n" +
+	"\x04fact\"\xce\x01\n" +
 	"\vProcessExit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1f\n" +
 	"\vstderr_tail\x18\x04 \x01(\tR\n" +
 	"stderrTail\x12+\n" +
-	"\x04kind\x18\x05 \x01(\x0e2\x17.sluice.job.FailureKindR\x04kind\"\xaa\x01\n" +
+	"\x04kind\x18\x05 \x01(\x0e2\x17.sluice.job.FailureKindR\x04kind\x12-\n" +
+	"\afailure\x18\x06 \x01(\v2\x13.sluice.job.FailureR\afailure\"\xaa\x01\n" +
 	"\vBuildResult\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05build\x18\x02 \x01(\x04R\x05build\x12(\n" +
@@ -1556,9 +1576,10 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12!\n" +
 	"\fheartbeat_us\x18\x03 \x01(\x03R\vheartbeatUs\x12\"\n" +
 	"\rlost_after_us\x18\x04 \x01(\x03R\vlostAfterUs\x12\x14\n" +
-	"\x05drain\x18\x05 \x01(\bR\x05drain\"!\n" +
+	"\x05drain\x18\x05 \x01(\bR\x05drain\"?\n" +
 	"\x03Ack\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x83\x01\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x1c\n" +
+	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\"\x83\x01\n" +
 	"\fRequestBuild\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05build\x18\x02 \x01(\x04R\x05build\x12'\n" +
@@ -1623,8 +1644,8 @@ var file_proto_controlpb_control_proto_goTypes = []any{
 	(*taskpb.SplitsDiscovered)(nil), // 20: sluice.task.SplitsDiscovered
 	(*taskpb.SplitRequest)(nil),     // 21: sluice.task.SplitRequest
 	(jobpb.FailureKind)(0),          // 22: sluice.job.FailureKind
-	(*taskpb.Built)(nil),            // 23: sluice.task.Built
-	(*jobpb.Failure)(nil),           // 24: sluice.job.Failure
+	(*jobpb.Failure)(nil),           // 23: sluice.job.Failure
+	(*taskpb.Built)(nil),            // 24: sluice.task.Built
 	(*taskpb.Cancel)(nil),           // 25: sluice.task.Cancel
 	(*taskpb.Commit)(nil),           // 26: sluice.task.Commit
 	(*taskpb.AssignSplits)(nil),     // 27: sluice.task.AssignSplits
@@ -1648,27 +1669,28 @@ var file_proto_controlpb_control_proto_depIdxs = []int32{
 	20, // 13: sluice.control.Report.splits:type_name -> sluice.task.SplitsDiscovered
 	21, // 14: sluice.control.Report.split_request:type_name -> sluice.task.SplitRequest
 	22, // 15: sluice.control.ProcessExit.kind:type_name -> sluice.job.FailureKind
-	23, // 16: sluice.control.BuildResult.built:type_name -> sluice.task.Built
-	24, // 17: sluice.control.BuildResult.failure:type_name -> sluice.job.Failure
-	10, // 18: sluice.control.CoordinatorMessage.welcome:type_name -> sluice.control.Welcome
-	11, // 19: sluice.control.CoordinatorMessage.ack:type_name -> sluice.control.Ack
-	12, // 20: sluice.control.CoordinatorMessage.build:type_name -> sluice.control.RequestBuild
-	13, // 21: sluice.control.CoordinatorMessage.deploy:type_name -> sluice.control.Deploy
-	25, // 22: sluice.control.CoordinatorMessage.cancel:type_name -> sluice.task.Cancel
-	26, // 23: sluice.control.CoordinatorMessage.commit:type_name -> sluice.task.Commit
-	14, // 24: sluice.control.CoordinatorMessage.release:type_name -> sluice.control.Release
-	27, // 25: sluice.control.CoordinatorMessage.assign_splits:type_name -> sluice.task.AssignSplits
-	28, // 26: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
-	29, // 27: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
-	0,  // 28: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
-	15, // 29: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
-	9,  // 30: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
-	16, // 31: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
-	30, // [30:32] is the sub-list for method output_type
-	28, // [28:30] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	23, // 16: sluice.control.ProcessExit.failure:type_name -> sluice.job.Failure
+	24, // 17: sluice.control.BuildResult.built:type_name -> sluice.task.Built
+	23, // 18: sluice.control.BuildResult.failure:type_name -> sluice.job.Failure
+	10, // 19: sluice.control.CoordinatorMessage.welcome:type_name -> sluice.control.Welcome
+	11, // 20: sluice.control.CoordinatorMessage.ack:type_name -> sluice.control.Ack
+	12, // 21: sluice.control.CoordinatorMessage.build:type_name -> sluice.control.RequestBuild
+	13, // 22: sluice.control.CoordinatorMessage.deploy:type_name -> sluice.control.Deploy
+	25, // 23: sluice.control.CoordinatorMessage.cancel:type_name -> sluice.task.Cancel
+	26, // 24: sluice.control.CoordinatorMessage.commit:type_name -> sluice.task.Commit
+	14, // 25: sluice.control.CoordinatorMessage.release:type_name -> sluice.control.Release
+	27, // 26: sluice.control.CoordinatorMessage.assign_splits:type_name -> sluice.task.AssignSplits
+	28, // 27: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
+	29, // 28: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
+	0,  // 29: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
+	15, // 30: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
+	9,  // 31: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
+	16, // 32: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
+	31, // [31:33] is the sub-list for method output_type
+	29, // [29:31] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_proto_controlpb_control_proto_init() }
