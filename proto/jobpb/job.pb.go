@@ -749,6 +749,7 @@ type Input struct {
 	Partitioner   Partitioner            `protobuf:"varint,2,opt,name=partitioner,proto3,enum=sluice.job.Partitioner" json:"partitioner,omitempty"`
 	Exchange      ExchangeKind           `protobuf:"varint,3,opt,name=exchange,proto3,enum=sluice.job.ExchangeKind" json:"exchange,omitempty"` // EXCHANGE_AUTO unless overridden by the user
 	KeySchema     string                 `protobuf:"bytes,4,opt,name=key_schema,json=keySchema,proto3" json:"key_schema,omitempty"`            // PARTITIONER_HASH only
+	Port          string                 `protobuf:"bytes,5,opt,name=port,proto3" json:"port,omitempty"`                                       // side output of the producer; empty: its main output
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -807,6 +808,13 @@ func (x *Input) GetExchange() ExchangeKind {
 func (x *Input) GetKeySchema() string {
 	if x != nil {
 		return x.KeySchema
+	}
+	return ""
+}
+
+func (x *Input) GetPort() string {
+	if x != nil {
+		return x.Port
 	}
 	return ""
 }
@@ -2359,13 +2367,14 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\ferror_policy\x18\f \x01(\tR\verrorPolicy\x12\x1d\n" +
 	"\n" +
 	"slot_group\x18\r \x01(\tR\tslotGroup\x12\x16\n" +
-	"\x06detail\x18\x0e \x01(\tR\x06detail\"\xb3\x01\n" +
+	"\x06detail\x18\x0e \x01(\tR\x06detail\"\xc7\x01\n" +
 	"\x05Input\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x05R\boperator\x129\n" +
 	"\vpartitioner\x18\x02 \x01(\x0e2\x17.sluice.job.PartitionerR\vpartitioner\x124\n" +
 	"\bexchange\x18\x03 \x01(\x0e2\x18.sluice.job.ExchangeKindR\bexchange\x12\x1d\n" +
 	"\n" +
-	"key_schema\x18\x04 \x01(\tR\tkeySchema\"f\n" +
+	"key_schema\x18\x04 \x01(\tR\tkeySchema\x12\x12\n" +
+	"\x04port\x18\x05 \x01(\tR\x04port\"f\n" +
 	"\x10StateDeclaration\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
