@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sluiceio/sluice/internal/wire"
+	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
 // Config of one coordinator. Start from DefaultConfig.
@@ -107,8 +108,8 @@ func DefaultConfig() Config {
 		TrailingLogs:      10240,
 		WorkerHeartbeat:   500 * time.Millisecond,
 		WorkerLostAfter:   3 * time.Second,
-		ProtocolMin:       1,
-		ProtocolMax:       1,
+		ProtocolMin:       taskpb.ProtocolMin,
+		ProtocolMax:       taskpb.ProtocolMax,
 		MaxArtifactBytes:  1 << 30,
 		Version:           "dev",
 		Log:               hclog.NewNullLogger(),

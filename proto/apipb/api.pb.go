@@ -2965,6 +2965,7 @@ type HelloRequest struct {
 	Expect        int32                  `protobuf:"varint,4,opt,name=expect,proto3" json:"expect,omitempty"`
 	HasState      bool                   `protobuf:"varint,5,opt,name=has_state,json=hasState,proto3" json:"has_state,omitempty"`
 	Cluster       string                 `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Seen          []string               `protobuf:"bytes,7,rep,name=seen,proto3" json:"seen,omitempty"` // ids of all nodes without state that the sender knows, its own included; they form the
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3041,6 +3042,13 @@ func (x *HelloRequest) GetCluster() string {
 	return ""
 }
 
+func (x *HelloRequest) GetSeen() []string {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
 type HelloResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3050,6 +3058,8 @@ type HelloResponse struct {
 	HasState      bool                   `protobuf:"varint,5,opt,name=has_state,json=hasState,proto3" json:"has_state,omitempty"`
 	Cluster       string                 `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"` // non-empty: this node belongs to a cluster already
 	LeaderAddress string                 `protobuf:"bytes,7,opt,name=leader_address,json=leaderAddress,proto3" json:"leader_address,omitempty"`
+	Seen          []string               `protobuf:"bytes,8,rep,name=seen,proto3" json:"seen,omitempty"`
+	Member        bool                   `protobuf:"varint,9,opt,name=member,proto3" json:"member,omitempty"` // the asking node stands in the committed configuration that this node knows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3131,6 +3141,20 @@ func (x *HelloResponse) GetLeaderAddress() string {
 		return x.LeaderAddress
 	}
 	return ""
+}
+
+func (x *HelloResponse) GetSeen() []string {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+func (x *HelloResponse) GetMember() bool {
+	if x != nil {
+		return x.Member
+	}
+	return false
 }
 
 type JoinRequest struct {
@@ -3653,7 +3677,7 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x16RestoreSnapshotRequest\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"/\n" +
 	"\x17RestoreSnapshotResponse\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\"\xb1\x01\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"\xc5\x01\n" +
 	"\fHelloRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vapi_address\x18\x02 \x01(\tR\n" +
@@ -3661,7 +3685,8 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x16\n" +
 	"\x06expect\x18\x04 \x01(\x05R\x06expect\x12\x1b\n" +
 	"\thas_state\x18\x05 \x01(\bR\bhasState\x12\x18\n" +
-	"\acluster\x18\x06 \x01(\tR\acluster\"\xd9\x01\n" +
+	"\acluster\x18\x06 \x01(\tR\acluster\x12\x12\n" +
+	"\x04seen\x18\a \x03(\tR\x04seen\"\x85\x02\n" +
 	"\rHelloResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vapi_address\x18\x02 \x01(\tR\n" +
@@ -3670,7 +3695,9 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x06expect\x18\x04 \x01(\x05R\x06expect\x12\x1b\n" +
 	"\thas_state\x18\x05 \x01(\bR\bhasState\x12\x18\n" +
 	"\acluster\x18\x06 \x01(\tR\acluster\x12%\n" +
-	"\x0eleader_address\x18\a \x01(\tR\rleaderAddress\"{\n" +
+	"\x0eleader_address\x18\a \x01(\tR\rleaderAddress\x12\x12\n" +
+	"\x04seen\x18\b \x03(\tR\x04seen\x12\x16\n" +
+	"\x06member\x18\t \x01(\bR\x06member\"{\n" +
 	"\vJoinRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vapi_address\x18\x02 \x01(\tR\n" +
