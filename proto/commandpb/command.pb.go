@@ -812,25 +812,26 @@ func (x *LeaderElected) GetTerm() uint64 {
 }
 
 type Worker struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	DataAddress   string                 `protobuf:"bytes,4,opt,name=data_address,json=dataAddress,proto3" json:"data_address,omitempty"`
-	Slots         int32                  `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
-	Memory        int64                  `protobuf:"varint,6,opt,name=memory,proto3" json:"memory,omitempty"`
-	Version       string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
-	ProtocolMin   int32                  `protobuf:"varint,8,opt,name=protocol_min,json=protocolMin,proto3" json:"protocol_min,omitempty"`
-	ProtocolMax   int32                  `protobuf:"varint,9,opt,name=protocol_max,json=protocolMax,proto3" json:"protocol_max,omitempty"`
-	Os            string                 `protobuf:"bytes,10,opt,name=os,proto3" json:"os,omitempty"`
-	Arch          string                 `protobuf:"bytes,11,opt,name=arch,proto3" json:"arch,omitempty"`
-	Host          string                 `protobuf:"bytes,12,opt,name=host,proto3" json:"host,omitempty"`
-	Zone          string                 `protobuf:"bytes,13,opt,name=zone,proto3" json:"zone,omitempty"`
-	Health        WorkerHealth           `protobuf:"varint,14,opt,name=health,proto3,enum=sluice.command.WorkerHealth" json:"health,omitempty"`
-	Draining      bool                   `protobuf:"varint,15,opt,name=draining,proto3" json:"draining,omitempty"`
-	SinceUs       int64                  `protobuf:"varint,16,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Incarnation     uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Address         string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	DataAddress     string                 `protobuf:"bytes,4,opt,name=data_address,json=dataAddress,proto3" json:"data_address,omitempty"`
+	Slots           int32                  `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
+	Memory          int64                  `protobuf:"varint,6,opt,name=memory,proto3" json:"memory,omitempty"`
+	Version         string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
+	ProtocolMin     int32                  `protobuf:"varint,8,opt,name=protocol_min,json=protocolMin,proto3" json:"protocol_min,omitempty"`
+	ProtocolMax     int32                  `protobuf:"varint,9,opt,name=protocol_max,json=protocolMax,proto3" json:"protocol_max,omitempty"`
+	Os              string                 `protobuf:"bytes,10,opt,name=os,proto3" json:"os,omitempty"`
+	Arch            string                 `protobuf:"bytes,11,opt,name=arch,proto3" json:"arch,omitempty"`
+	Host            string                 `protobuf:"bytes,12,opt,name=host,proto3" json:"host,omitempty"`
+	Zone            string                 `protobuf:"bytes,13,opt,name=zone,proto3" json:"zone,omitempty"`
+	Health          WorkerHealth           `protobuf:"varint,14,opt,name=health,proto3,enum=sluice.command.WorkerHealth" json:"health,omitempty"`
+	Draining        bool                   `protobuf:"varint,15,opt,name=draining,proto3" json:"draining,omitempty"`
+	SinceUs         int64                  `protobuf:"varint,16,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`                           // of the present health
+	DrainDeadlineUs int64                  `protobuf:"varint,17,opt,name=drain_deadline_us,json=drainDeadlineUs,proto3" json:"drain_deadline_us,omitempty"` // while draining: then its subtasks restart elsewhere; 0: never by force
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Worker) Reset() {
@@ -975,6 +976,13 @@ func (x *Worker) GetSinceUs() int64 {
 	return 0
 }
 
+func (x *Worker) GetDrainDeadlineUs() int64 {
+	if x != nil {
+		return x.DrainDeadlineUs
+	}
+	return 0
+}
+
 // RegisterWorker: a higher incarnation replaces a lower one; an equal one is refreshed; a lower one is refused.
 type RegisterWorker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1085,6 +1093,7 @@ type SetDrain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Drain         bool                   `protobuf:"varint,2,opt,name=drain,proto3" json:"drain,omitempty"`
+	DeadlineUs    int64                  `protobuf:"varint,3,opt,name=deadline_us,json=deadlineUs,proto3" json:"deadline_us,omitempty"` // 0: subtasks are never moved by force
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1131,6 +1140,13 @@ func (x *SetDrain) GetDrain() bool {
 		return x.Drain
 	}
 	return false
+}
+
+func (x *SetDrain) GetDeadlineUs() int64 {
+	if x != nil {
+		return x.DeadlineUs
+	}
+	return 0
 }
 
 // PutArtifact is proposed only after a quorum holds the file durably.
@@ -1920,14 +1936,15 @@ func (x *CancelJob) GetJob() string {
 	return ""
 }
 
-// DeployCommitter names the process that commits the output of a FINISHING job: the one that ran it while it lives,
-// a fresh one otherwise.
+// DeployCommitter issues a fresh process that commits or removes the output of an ending job whose own processes are
+// gone. Void unless replaces is the process number of the committer known so far (0: none).
 type DeployCommitter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
 	Worker        string                 `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
 	Incarnation   uint64                 `protobuf:"varint,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Replaces      uint64                 `protobuf:"varint,5,opt,name=replaces,proto3" json:"replaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1986,6 +2003,13 @@ func (x *DeployCommitter) GetWorker() string {
 func (x *DeployCommitter) GetIncarnation() uint64 {
 	if x != nil {
 		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *DeployCommitter) GetReplaces() uint64 {
+	if x != nil {
+		return x.Replaces
 	}
 	return 0
 }
@@ -2050,11 +2074,13 @@ func (x *ConfirmCommits) GetCheckpoint() uint64 {
 	return 0
 }
 
-// EndJob moves FINISHING, FAILING or CANCELLING to its terminal status once no attempt can act any more.
+// EndJob moves FINISHING, FAILING or CANCELLING to its terminal status once no attempt can act any more. With prepared
+// output left it needs a note that says what becomes of it.
 type EndJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2101,6 +2127,13 @@ func (x *EndJob) GetJobEpoch() uint64 {
 		return x.JobEpoch
 	}
 	return 0
+}
+
+func (x *EndJob) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
 }
 
 // AddSplits appends what an enumerator found; void unless offset equals the number of splits known.
@@ -2886,7 +2919,7 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"3\n" +
 	"\rLeaderElected\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xbe\x03\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xea\x03\n" +
 	"\x06Worker\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
@@ -2904,17 +2937,20 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x04zone\x18\r \x01(\tR\x04zone\x124\n" +
 	"\x06health\x18\x0e \x01(\x0e2\x1c.sluice.command.WorkerHealthR\x06health\x12\x1a\n" +
 	"\bdraining\x18\x0f \x01(\bR\bdraining\x12\x19\n" +
-	"\bsince_us\x18\x10 \x01(\x03R\asinceUs\"@\n" +
+	"\bsince_us\x18\x10 \x01(\x03R\asinceUs\x12*\n" +
+	"\x11drain_deadline_us\x18\x11 \x01(\x03R\x0fdrainDeadlineUs\"@\n" +
 	"\x0eRegisterWorker\x12.\n" +
 	"\x06worker\x18\x01 \x01(\v2\x16.sluice.command.WorkerR\x06worker\"^\n" +
 	"\n" +
 	"LoseWorker\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"8\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"Y\n" +
 	"\bSetDrain\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
-	"\x05drain\x18\x02 \x01(\bR\x05drain\"s\n" +
+	"\x05drain\x18\x02 \x01(\bR\x05drain\x12\x1f\n" +
+	"\vdeadline_us\x18\x03 \x01(\x03R\n" +
+	"deadlineUs\"s\n" +
 	"\vPutArtifact\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x0e\n" +
@@ -2968,21 +3004,23 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12)\n" +
 	"\x05cause\x18\x03 \x01(\v2\x13.sluice.job.FailureR\x05cause\"\x1d\n" +
 	"\tCancelJob\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"z\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\x96\x01\n" +
 	"\x0fDeployCommitter\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x16\n" +
 	"\x06worker\x18\x03 \x01(\tR\x06worker\x12 \n" +
-	"\vincarnation\x18\x04 \x01(\x04R\vincarnation\"_\n" +
+	"\vincarnation\x18\x04 \x01(\x04R\vincarnation\x12\x1a\n" +
+	"\breplaces\x18\x05 \x01(\x04R\breplaces\"_\n" +
 	"\x0eConfirmCommits\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x03 \x01(\x04R\n" +
-	"checkpoint\"7\n" +
+	"checkpoint\"K\n" +
 	"\x06EndJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
-	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\"\xce\x01\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\"\xce\x01\n" +
 	"\tAddSplits\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x1a\n" +

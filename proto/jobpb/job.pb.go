@@ -964,7 +964,8 @@ type Plan struct {
 	Chains        []*Chain               `protobuf:"bytes,3,rep,name=chains,proto3" json:"chains,omitempty"`
 	Edges         []*Edge                `protobuf:"bytes,4,rep,name=edges,proto3" json:"edges,omitempty"`
 	Regions       []*Region              `protobuf:"bytes,5,rep,name=regions,proto3" json:"regions,omitempty"`
-	Slots         int32                  `protobuf:"varint,6,opt,name=slots,proto3" json:"slots,omitempty"` // needed to run everything at once
+	Slots         int32                  `protobuf:"varint,6,opt,name=slots,proto3" json:"slots,omitempty"`                                                                                // needed to run everything at once
+	Settings      map[string]string      `protobuf:"bytes,7,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // said on the command line or in code, merged; names not in it are the worker's to default
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1039,6 +1040,13 @@ func (x *Plan) GetSlots() int32 {
 		return x.Slots
 	}
 	return 0
+}
+
+func (x *Plan) GetSettings() map[string]string {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
 }
 
 // Chain is a tree of operators joined by direct calls; one subtask is one parallel instance of it.
@@ -1439,7 +1447,10 @@ type Job struct {
 	RestartAtUs   int64                  `protobuf:"varint,19,opt,name=restart_at_us,json=restartAtUs,proto3" json:"restart_at_us,omitempty"` // end of the back-off while RESTARTING
 	Planner       string                 `protobuf:"bytes,20,opt,name=planner,proto3" json:"planner,omitempty"`                               // worker that builds the graph while PLANNING
 	PlanAttempt   uint32                 `protobuf:"varint,21,opt,name=plan_attempt,json=planAttempt,proto3" json:"plan_attempt,omitempty"`
-	Revision      uint64                 `protobuf:"varint,22,opt,name=revision,proto3" json:"revision,omitempty"` // Raft index of the last change
+	Revision      uint64                 `protobuf:"varint,22,opt,name=revision,proto3" json:"revision,omitempty"`  // Raft index of the last change
+	Committer     *Committer             `protobuf:"bytes,23,opt,name=committer,proto3" json:"committer,omitempty"` // a process deployed only to commit or to remove the output of an ending job
+	History       []*Restart             `protobuf:"bytes,24,rep,name=history,proto3" json:"history,omitempty"`     // bounded, newest last: what the restart strategy judges by
+	Slots         []*SlotGrant           `protobuf:"bytes,25,rep,name=slots,proto3" json:"slots,omitempty"`         // held by this job, ordered by slot
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1628,6 +1639,211 @@ func (x *Job) GetRevision() uint64 {
 	return 0
 }
 
+func (x *Job) GetCommitter() *Committer {
+	if x != nil {
+		return x.Committer
+	}
+	return nil
+}
+
+func (x *Job) GetHistory() []*Restart {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+func (x *Job) GetSlots() []*SlotGrant {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+// SlotGrant: slot number slot of the job lies on a worker. Subtask i of every chain of a slot group lives in the group's
+// slot i. A grant ends when the last attempt in it ended; a restarting job keeps its grants through the back-off.
+type SlotGrant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          int32                  `protobuf:"varint,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Worker        string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	Incarnation   uint64                 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlotGrant) Reset() {
+	*x = SlotGrant{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlotGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlotGrant) ProtoMessage() {}
+
+func (x *SlotGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlotGrant.ProtoReflect.Descriptor instead.
+func (*SlotGrant) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SlotGrant) GetSlot() int32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+func (x *SlotGrant) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *SlotGrant) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+// Committer is a task process without subtasks.
+type Committer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Process       uint64                 `protobuf:"varint,3,opt,name=process,proto3" json:"process,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Committer) Reset() {
+	*x = Committer{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Committer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Committer) ProtoMessage() {}
+
+func (x *Committer) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Committer.ProtoReflect.Descriptor instead.
+func (*Committer) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Committer) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *Committer) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *Committer) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+// Restart is one entry of the history that restart strategies look at.
+type Restart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimeUs        int64                  `protobuf:"varint,1,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
+	Kind          FailureKind            `protobuf:"varint,2,opt,name=kind,proto3,enum=sluice.job.FailureKind" json:"kind,omitempty"`
+	DelayUs       int64                  `protobuf:"varint,3,opt,name=delay_us,json=delayUs,proto3" json:"delay_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Restart) Reset() {
+	*x = Restart{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Restart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Restart) ProtoMessage() {}
+
+func (x *Restart) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Restart.ProtoReflect.Descriptor instead.
+func (*Restart) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Restart) GetTimeUs() int64 {
+	if x != nil {
+		return x.TimeUs
+	}
+	return 0
+}
+
+func (x *Restart) GetKind() FailureKind {
+	if x != nil {
+		return x.Kind
+	}
+	return FailureKind_FAILURE_UNSPECIFIED
+}
+
+func (x *Restart) GetDelayUs() int64 {
+	if x != nil {
+		return x.DelayUs
+	}
+	return 0
+}
+
 type RegionState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
@@ -1639,7 +1855,7 @@ type RegionState struct {
 
 func (x *RegionState) Reset() {
 	*x = RegionState{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[12]
+	mi := &file_proto_jobpb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1867,7 @@ func (x *RegionState) String() string {
 func (*RegionState) ProtoMessage() {}
 
 func (x *RegionState) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[12]
+	mi := &file_proto_jobpb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1880,7 @@ func (x *RegionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionState.ProtoReflect.Descriptor instead.
 func (*RegionState) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{12}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RegionState) GetIndex() int32 {
@@ -1706,7 +1922,7 @@ type Subtask struct {
 
 func (x *Subtask) Reset() {
 	*x = Subtask{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	mi := &file_proto_jobpb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1934,7 @@ func (x *Subtask) String() string {
 func (*Subtask) ProtoMessage() {}
 
 func (x *Subtask) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	mi := &file_proto_jobpb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1947,7 @@ func (x *Subtask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subtask.ProtoReflect.Descriptor instead.
 func (*Subtask) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{13}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Subtask) GetChain() int32 {
@@ -1824,7 +2040,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[14]
+	mi := &file_proto_jobpb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +2052,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[14]
+	mi := &file_proto_jobpb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +2065,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{14}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Failure) GetCode() string {
@@ -1943,7 +2159,7 @@ type Committable struct {
 
 func (x *Committable) Reset() {
 	*x = Committable{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[15]
+	mi := &file_proto_jobpb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2171,7 @@ func (x *Committable) String() string {
 func (*Committable) ProtoMessage() {}
 
 func (x *Committable) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[15]
+	mi := &file_proto_jobpb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2184,7 @@ func (x *Committable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committable.ProtoReflect.Descriptor instead.
 func (*Committable) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{15}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Committable) GetSink() string {
@@ -2024,7 +2240,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[16]
+	mi := &file_proto_jobpb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2252,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[16]
+	mi := &file_proto_jobpb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2265,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{16}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Event) GetIndex() uint64 {
@@ -2127,7 +2343,7 @@ type Split struct {
 
 func (x *Split) Reset() {
 	*x = Split{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +2355,7 @@ func (x *Split) String() string {
 func (*Split) ProtoMessage() {}
 
 func (x *Split) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2152,7 +2368,7 @@ func (x *Split) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Split.ProtoReflect.Descriptor instead.
 func (*Split) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{17}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Split) GetId() string {
@@ -2179,21 +2395,23 @@ func (x *Split) GetData() []byte {
 // SourceState is what Raft knows about one source of a job: the splits that its enumerator found, in order, and which
 // attempt reads which. An assignment is committed before the first record of the split is read.
 type SourceState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Operator      int32                  `protobuf:"varint,2,opt,name=operator,proto3" json:"operator,omitempty"`
-	Region        int32                  `protobuf:"varint,3,opt,name=region,proto3" json:"region,omitempty"`
-	RegionEpoch   uint64                 `protobuf:"varint,4,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"` // of the assignments; a restart of the region clears them and keeps the splits
-	Splits        []*Split               `protobuf:"bytes,5,rep,name=splits,proto3" json:"splits,omitempty"`
-	Complete      bool                   `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"`      // the enumerator of a bounded source reached its end
-	Assignments   []*SplitAssignment     `protobuf:"bytes,7,rep,name=assignments,proto3" json:"assignments,omitempty"` // in the order of commitment
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Job      string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Operator int32                  `protobuf:"varint,2,opt,name=operator,proto3" json:"operator,omitempty"`
+	Region   int32                  `protobuf:"varint,3,opt,name=region,proto3" json:"region,omitempty"`
+	// region_epoch of the assignments. A restart of the region clears them. It keeps the splits of a complete enumeration;
+	// an unfinished one starts again from nothing, because an enumerator need not find things twice in the same order.
+	RegionEpoch   uint64             `protobuf:"varint,4,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
+	Splits        []*Split           `protobuf:"bytes,5,rep,name=splits,proto3" json:"splits,omitempty"`
+	Complete      bool               `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"`      // the enumerator of a bounded source reached its end
+	Assignments   []*SplitAssignment `protobuf:"bytes,7,rep,name=assignments,proto3" json:"assignments,omitempty"` // in the order of commitment, which is the order of the splits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2423,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2436,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{18}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SourceState) GetJob() string {
@@ -2281,7 +2499,7 @@ type SplitAssignment struct {
 
 func (x *SplitAssignment) Reset() {
 	*x = SplitAssignment{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2293,7 +2511,7 @@ func (x *SplitAssignment) String() string {
 func (*SplitAssignment) ProtoMessage() {}
 
 func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2306,7 +2524,7 @@ func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitAssignment.ProtoReflect.Descriptor instead.
 func (*SplitAssignment) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{19}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SplitAssignment) GetSubtask() int32 {
@@ -2385,14 +2603,18 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
 	"\x05where\x18\x03 \x01(\tR\x05where\x12\x14\n" +
-	"\x05hints\x18\x04 \x03(\tR\x05hints\"\xe8\x01\n" +
+	"\x05hints\x18\x04 \x03(\tR\x05hints\"\xe1\x02\n" +
 	"\x04Plan\x12'\n" +
 	"\x05graph\x18\x01 \x01(\v2\x11.sluice.job.GraphR\x05graph\x12 \n" +
 	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12)\n" +
 	"\x06chains\x18\x03 \x03(\v2\x11.sluice.job.ChainR\x06chains\x12&\n" +
 	"\x05edges\x18\x04 \x03(\v2\x10.sluice.job.EdgeR\x05edges\x12,\n" +
 	"\aregions\x18\x05 \x03(\v2\x12.sluice.job.RegionR\aregions\x12\x14\n" +
-	"\x05slots\x18\x06 \x01(\x05R\x05slots\"q\n" +
+	"\x05slots\x18\x06 \x01(\x05R\x05slots\x12:\n" +
+	"\bsettings\x18\a \x03(\v2\x1e.sluice.job.Plan.SettingsEntryR\bsettings\x1a;\n" +
+	"\rSettingsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"q\n" +
 	"\x05Chain\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x1c\n" +
 	"\toperators\x18\x02 \x03(\x05R\toperators\x12 \n" +
@@ -2429,7 +2651,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9e\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaf\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.sluice.job.JobSpecR\x04spec\x12\x1d\n" +
@@ -2456,7 +2678,22 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\rrestart_at_us\x18\x13 \x01(\x03R\vrestartAtUs\x12\x18\n" +
 	"\aplanner\x18\x14 \x01(\tR\aplanner\x12!\n" +
 	"\fplan_attempt\x18\x15 \x01(\rR\vplanAttempt\x12\x1a\n" +
-	"\brevision\x18\x16 \x01(\x04R\brevision\"k\n" +
+	"\brevision\x18\x16 \x01(\x04R\brevision\x123\n" +
+	"\tcommitter\x18\x17 \x01(\v2\x15.sluice.job.CommitterR\tcommitter\x12-\n" +
+	"\ahistory\x18\x18 \x03(\v2\x13.sluice.job.RestartR\ahistory\x12+\n" +
+	"\x05slots\x18\x19 \x03(\v2\x15.sluice.job.SlotGrantR\x05slots\"Y\n" +
+	"\tSlotGrant\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\x05R\x04slot\x12\x16\n" +
+	"\x06worker\x18\x02 \x01(\tR\x06worker\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"_\n" +
+	"\tCommitter\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
+	"\aprocess\x18\x03 \x01(\x04R\aprocess\"j\n" +
+	"\aRestart\x12\x17\n" +
+	"\atime_us\x18\x01 \x01(\x03R\x06timeUs\x12+\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x17.sluice.job.FailureKindR\x04kind\x12\x19\n" +
+	"\bdelay_us\x18\x03 \x01(\x03R\adelayUs\"k\n" +
 	"\vRegionState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x120\n" +
@@ -2595,7 +2832,7 @@ func file_proto_jobpb_job_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_jobpb_job_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_proto_jobpb_job_proto_goTypes = []any{
 	(Mode)(0),                // 0: sluice.job.Mode
 	(Partitioner)(0),         // 1: sluice.job.Partitioner
@@ -2617,24 +2854,28 @@ var file_proto_jobpb_job_proto_goTypes = []any{
 	(*SubtaskRange)(nil),     // 17: sluice.job.SubtaskRange
 	(*JobSpec)(nil),          // 18: sluice.job.JobSpec
 	(*Job)(nil),              // 19: sluice.job.Job
-	(*RegionState)(nil),      // 20: sluice.job.RegionState
-	(*Subtask)(nil),          // 21: sluice.job.Subtask
-	(*Failure)(nil),          // 22: sluice.job.Failure
-	(*Committable)(nil),      // 23: sluice.job.Committable
-	(*Event)(nil),            // 24: sluice.job.Event
-	(*Split)(nil),            // 25: sluice.job.Split
-	(*SourceState)(nil),      // 26: sluice.job.SourceState
-	(*SplitAssignment)(nil),  // 27: sluice.job.SplitAssignment
-	nil,                      // 28: sluice.job.Graph.ParamsEntry
-	nil,                      // 29: sluice.job.Graph.SettingsEntry
-	nil,                      // 30: sluice.job.JobSpec.ParamsEntry
-	nil,                      // 31: sluice.job.JobSpec.SettingsEntry
+	(*SlotGrant)(nil),        // 20: sluice.job.SlotGrant
+	(*Committer)(nil),        // 21: sluice.job.Committer
+	(*Restart)(nil),          // 22: sluice.job.Restart
+	(*RegionState)(nil),      // 23: sluice.job.RegionState
+	(*Subtask)(nil),          // 24: sluice.job.Subtask
+	(*Failure)(nil),          // 25: sluice.job.Failure
+	(*Committable)(nil),      // 26: sluice.job.Committable
+	(*Event)(nil),            // 27: sluice.job.Event
+	(*Split)(nil),            // 28: sluice.job.Split
+	(*SourceState)(nil),      // 29: sluice.job.SourceState
+	(*SplitAssignment)(nil),  // 30: sluice.job.SplitAssignment
+	nil,                      // 31: sluice.job.Graph.ParamsEntry
+	nil,                      // 32: sluice.job.Graph.SettingsEntry
+	nil,                      // 33: sluice.job.Plan.SettingsEntry
+	nil,                      // 34: sluice.job.JobSpec.ParamsEntry
+	nil,                      // 35: sluice.job.JobSpec.SettingsEntry
 }
 var file_proto_jobpb_job_proto_depIdxs = []int32{
 	9,  // 0: sluice.job.Graph.operators:type_name -> sluice.job.Operator
 	0,  // 1: sluice.job.Graph.mode:type_name -> sluice.job.Mode
-	28, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
-	29, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
+	31, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
+	32, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
 	12, // 4: sluice.job.Graph.warnings:type_name -> sluice.job.Diagnostic
 	10, // 5: sluice.job.Operator.inputs:type_name -> sluice.job.Input
 	11, // 6: sluice.job.Operator.states:type_name -> sluice.job.StateDeclaration
@@ -2645,30 +2886,35 @@ var file_proto_jobpb_job_proto_depIdxs = []int32{
 	14, // 11: sluice.job.Plan.chains:type_name -> sluice.job.Chain
 	15, // 12: sluice.job.Plan.edges:type_name -> sluice.job.Edge
 	16, // 13: sluice.job.Plan.regions:type_name -> sluice.job.Region
-	1,  // 14: sluice.job.Edge.partitioner:type_name -> sluice.job.Partitioner
-	2,  // 15: sluice.job.Edge.exchange:type_name -> sluice.job.ExchangeKind
-	17, // 16: sluice.job.Region.subtasks:type_name -> sluice.job.SubtaskRange
-	30, // 17: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
-	31, // 18: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
-	18, // 19: sluice.job.Job.spec:type_name -> sluice.job.JobSpec
-	4,  // 20: sluice.job.Job.status:type_name -> sluice.job.JobStatus
-	4,  // 21: sluice.job.Job.desired:type_name -> sluice.job.JobStatus
-	13, // 22: sluice.job.Job.plan:type_name -> sluice.job.Plan
-	20, // 23: sluice.job.Job.regions:type_name -> sluice.job.RegionState
-	21, // 24: sluice.job.Job.subtasks:type_name -> sluice.job.Subtask
-	22, // 25: sluice.job.Job.failure:type_name -> sluice.job.Failure
-	22, // 26: sluice.job.Job.failures:type_name -> sluice.job.Failure
-	23, // 27: sluice.job.Job.committables:type_name -> sluice.job.Committable
-	6,  // 28: sluice.job.RegionState.status:type_name -> sluice.job.RegionStatus
-	5,  // 29: sluice.job.Subtask.state:type_name -> sluice.job.SubtaskState
-	7,  // 30: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
-	25, // 31: sluice.job.SourceState.splits:type_name -> sluice.job.Split
-	27, // 32: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	33, // 14: sluice.job.Plan.settings:type_name -> sluice.job.Plan.SettingsEntry
+	1,  // 15: sluice.job.Edge.partitioner:type_name -> sluice.job.Partitioner
+	2,  // 16: sluice.job.Edge.exchange:type_name -> sluice.job.ExchangeKind
+	17, // 17: sluice.job.Region.subtasks:type_name -> sluice.job.SubtaskRange
+	34, // 18: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
+	35, // 19: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
+	18, // 20: sluice.job.Job.spec:type_name -> sluice.job.JobSpec
+	4,  // 21: sluice.job.Job.status:type_name -> sluice.job.JobStatus
+	4,  // 22: sluice.job.Job.desired:type_name -> sluice.job.JobStatus
+	13, // 23: sluice.job.Job.plan:type_name -> sluice.job.Plan
+	23, // 24: sluice.job.Job.regions:type_name -> sluice.job.RegionState
+	24, // 25: sluice.job.Job.subtasks:type_name -> sluice.job.Subtask
+	25, // 26: sluice.job.Job.failure:type_name -> sluice.job.Failure
+	25, // 27: sluice.job.Job.failures:type_name -> sluice.job.Failure
+	26, // 28: sluice.job.Job.committables:type_name -> sluice.job.Committable
+	21, // 29: sluice.job.Job.committer:type_name -> sluice.job.Committer
+	22, // 30: sluice.job.Job.history:type_name -> sluice.job.Restart
+	20, // 31: sluice.job.Job.slots:type_name -> sluice.job.SlotGrant
+	7,  // 32: sluice.job.Restart.kind:type_name -> sluice.job.FailureKind
+	6,  // 33: sluice.job.RegionState.status:type_name -> sluice.job.RegionStatus
+	5,  // 34: sluice.job.Subtask.state:type_name -> sluice.job.SubtaskState
+	7,  // 35: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
+	28, // 36: sluice.job.SourceState.splits:type_name -> sluice.job.Split
+	30, // 37: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_proto_jobpb_job_proto_init() }
@@ -2682,7 +2928,7 @@ func file_proto_jobpb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_jobpb_job_proto_rawDesc), len(file_proto_jobpb_job_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   24,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
