@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/shuffle"
 )
 
 // Host receives what a process reports. Calls come from any goroutine, several at once, and must not block. Messages
@@ -31,6 +32,8 @@ type Config struct {
 	Job     string // job id
 	Worker  string // for failures and logs
 	Process uint64 // number issued by the coordinator; 0 in an embedded job
+	// Network carries the edges between subtasks. The host runs it, for longer than the Process.
+	Network *shuffle.Network
 	Log     hclog.Logger
 	Host    Host
 	// StopTimeout is how long an attempt may take to stop before Host.Failed; DefaultStopTimeout if zero.
