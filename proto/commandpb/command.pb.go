@@ -830,6 +830,7 @@ type Worker struct {
 	Draining        bool                   `protobuf:"varint,15,opt,name=draining,proto3" json:"draining,omitempty"`
 	SinceUs         int64                  `protobuf:"varint,16,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`                           // of the present health
 	DrainDeadlineUs int64                  `protobuf:"varint,17,opt,name=drain_deadline_us,json=drainDeadlineUs,proto3" json:"drain_deadline_us,omitempty"` // while draining: then its subtasks restart elsewhere; 0: never by force
+	DrainOnce       bool                   `protobuf:"varint,18,opt,name=drain_once,json=drainOnce,proto3" json:"drain_once,omitempty"`                     // the drain ends with this incarnation: the worker itself asked for it
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -983,6 +984,13 @@ func (x *Worker) GetDrainDeadlineUs() int64 {
 	return 0
 }
 
+func (x *Worker) GetDrainOnce() bool {
+	if x != nil {
+		return x.DrainOnce
+	}
+	return false
+}
+
 // RegisterWorker: a higher incarnation replaces a lower one; an equal one is refreshed; a lower one is refused.
 type RegisterWorker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1094,6 +1102,7 @@ type SetDrain struct {
 	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Drain         bool                   `protobuf:"varint,2,opt,name=drain,proto3" json:"drain,omitempty"`
 	DeadlineUs    int64                  `protobuf:"varint,3,opt,name=deadline_us,json=deadlineUs,proto3" json:"deadline_us,omitempty"` // 0: subtasks are never moved by force
+	Incarnation   uint64                 `protobuf:"varint,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`                 // void for any other, and ends with it; 0: an operator's, stays until lifted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1145,6 +1154,13 @@ func (x *SetDrain) GetDrain() bool {
 func (x *SetDrain) GetDeadlineUs() int64 {
 	if x != nil {
 		return x.DeadlineUs
+	}
+	return 0
+}
+
+func (x *SetDrain) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
 	}
 	return 0
 }
@@ -1501,6 +1517,7 @@ type HoldJob struct {
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
 	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Release       bool                   `protobuf:"varint,4,opt,name=release,proto3" json:"release,omitempty"` // a RESTARTING job gives back the slots that it holds and goes to WAITING
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1554,6 +1571,13 @@ func (x *HoldJob) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *HoldJob) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
 }
 
 // ScheduleRegions grants slots and issues attempts for whole regions, all or nothing, checked again in Apply.
@@ -2919,7 +2943,7 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"3\n" +
 	"\rLeaderElected\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xea\x03\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\x89\x04\n" +
 	"\x06Worker\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
@@ -2938,19 +2962,22 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x06health\x18\x0e \x01(\x0e2\x1c.sluice.command.WorkerHealthR\x06health\x12\x1a\n" +
 	"\bdraining\x18\x0f \x01(\bR\bdraining\x12\x19\n" +
 	"\bsince_us\x18\x10 \x01(\x03R\asinceUs\x12*\n" +
-	"\x11drain_deadline_us\x18\x11 \x01(\x03R\x0fdrainDeadlineUs\"@\n" +
+	"\x11drain_deadline_us\x18\x11 \x01(\x03R\x0fdrainDeadlineUs\x12\x1d\n" +
+	"\n" +
+	"drain_once\x18\x12 \x01(\bR\tdrainOnce\"@\n" +
 	"\x0eRegisterWorker\x12.\n" +
 	"\x06worker\x18\x01 \x01(\v2\x16.sluice.command.WorkerR\x06worker\"^\n" +
 	"\n" +
 	"LoseWorker\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"Y\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"{\n" +
 	"\bSetDrain\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
 	"\x05drain\x18\x02 \x01(\bR\x05drain\x12\x1f\n" +
 	"\vdeadline_us\x18\x03 \x01(\x03R\n" +
-	"deadlineUs\"s\n" +
+	"deadlineUs\x12 \n" +
+	"\vincarnation\x18\x04 \x01(\x04R\vincarnation\"s\n" +
 	"\vPutArtifact\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x0e\n" +
@@ -2973,11 +3000,12 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"RejectPlan\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12-\n" +
-	"\afailure\x18\x03 \x01(\v2\x13.sluice.job.FailureR\afailure\"R\n" +
+	"\afailure\x18\x03 \x01(\v2\x13.sluice.job.FailureR\afailure\"l\n" +
 	"\aHoldJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xb2\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
+	"\arelease\x18\x04 \x01(\bR\arelease\"\xb2\x01\n" +
 	"\x0fScheduleRegions\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x122\n" +
