@@ -33,8 +33,8 @@ var (
 	stringsType  = reflect.TypeFor[[]string]()
 )
 
-// Of describes the struct that cfg points to and sets every field to its default. Tags: flag:"name" (otherwise the
-// lower-case field name), default:"text", help:"one line". Fields that are not exported are not parameters.
+// Of describes the struct that cfg points to and leaves its values alone. Tags: flag:"name" (otherwise the lower-case
+// field name), default:"text", help:"one line". Fields that are not exported and those tagged flag:"-" are no parameters.
 func Of(cfg any) (*Set, []*jobpb.Diagnostic) {
 	v := reflect.ValueOf(cfg)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
@@ -48,7 +48,7 @@ func Of(cfg any) (*Set, []*jobpb.Diagnostic) {
 	var diags []*jobpb.Diagnostic
 	for i := range v.Elem().NumField() {
 		t := v.Elem().Type().Field(i)
-		if !t.IsExported() {
+		if !t.IsExported() || t.Tag.Get("flag") == "-" {
 			continue
 		}
 		f := field(t, v.Elem().Field(i))
@@ -57,6 +57,14 @@ func Of(cfg any) (*Set, []*jobpb.Diagnostic) {
 			continue
 		}
 		s.fields = append(s.fields, f)
+	}
+	return s, diags
+}
+
+// SetDefaults gives every field its default.
+func (s *Set) SetDefaults() []*jobpb.Diagnostic {
+	var diags []*jobpb.Diagnostic
+	for _, f := range s.fields {
 		if f.Default == "" {
 			continue
 		}
@@ -64,7 +72,7 @@ func Of(cfg any) (*Set, []*jobpb.Diagnostic) {
 			diags = append(diags, badValue(f, f.Default, fmt.Errorf("default: %w", err)))
 		}
 	}
-	return s, diags
+	return diags
 }
 
 func field(t reflect.StructField, v reflect.Value) Field {
@@ -83,7 +91,7 @@ func (s *Set) check(f Field, t reflect.StructField) *jobpb.Diagnostic {
 			Message: fmt.Sprintf("configuration field %s has type %s, which cannot be a parameter", t.Name, t.Type),
 			Hints:   []string{"use string, []string, bool, an integer, a float, time.Duration or flow.Secret"},
 		}
-	case f.Name == "help" || f.Name == "json" || strings.ContainsAny(f.Name, ".= \t"):
+	case reserved(f.Name):
 		return &jobpb.Diagnostic{
 			Code:    "E035",
 			Message: fmt.Sprintf("configuration field %s cannot be called %q", t.Name, f.Name),
@@ -97,6 +105,12 @@ func (s *Set) check(f Field, t reflect.StructField) *jobpb.Diagnostic {
 		}
 	}
 	return nil
+}
+
+// reserved names mean something to the job binary itself, or could not be written on a command line.
+func reserved(name string) bool {
+	return slices.Contains([]string{"help", "h", "json", "dot", "v"}, name) || strings.ContainsAny(name, ".= \t") ||
+		strings.HasPrefix(name, "-")
 }
 
 func typeName(t reflect.Type) string {

@@ -1,11 +1,13 @@
 package param_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/sluiceio/sluice/flow/launch/param"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"pgregory.net/rapid"
@@ -22,6 +24,7 @@ type config struct {
 	Every    time.Duration `flag:"every" default:"10s"`
 	Token    param.Secret  `flag:"token"`
 	Untagged string
+	Hook     func() `flag:"-"`
 	private  string //nolint:unused // must be left alone
 }
 
@@ -32,8 +35,9 @@ func bind(t *testing.T, args ...string) (*config, param.Args, []*jobpb.Diagnosti
 	if len(diags) > 0 {
 		t.Fatalf("describe: %v", diags)
 	}
-	a, diags := s.Split(args, "json")
-	return cfg, a, append(diags, s.Apply(a.Params)...)
+	diags = s.SetDefaults()
+	a, more := s.Split(args, "json")
+	return cfg, a, slices.Concat(diags, more, s.Apply(a.Params))
 }
 
 func TestFieldsTakeDefaultsAndFlags(t *testing.T) {
@@ -45,7 +49,7 @@ func TestFieldsTakeDefaultsAndFlags(t *testing.T) {
 	token, _ := param.ParseSecret("env:TOKEN")
 	want := &config{Query: "f2", In: []string{"a", "b", "c"}, Fast: true, N: 3, Small: -7, U: 9, Ratio: 0.5,
 		Every: 90 * time.Second, Token: token, Untagged: "x"}
-	if d := cmp.Diff(want, cfg, cmp.AllowUnexported(config{}, param.Secret{})); d != "" {
+	if d := cmp.Diff(want, cfg, cmp.AllowUnexported(config{}, param.Secret{}), cmpopts.IgnoreFields(config{}, "Hook")); d != "" {
 		t.Error(d)
 	}
 	if !a.Switches["json"] || a.Settings["parallelism"] != "4" {
@@ -68,16 +72,14 @@ func TestResolvedValuesGiveTheSameStruct(t *testing.T) {
 		if len(cfg.In) == 0 {
 			cfg.In = nil
 		}
-		drawn := *cfg
-		s, _ := param.Of(&drawn)
-		drawn = *cfg // Of has set the defaults
+		s, _ := param.Of(cfg)
 		values := s.Values()
 		again := &config{}
 		s, _ = param.Of(again)
 		if diags := s.Apply(values); len(diags) > 0 {
 			t.Fatal(diags)
 		}
-		if d := cmp.Diff(cfg, again, cmp.AllowUnexported(config{}, param.Secret{})); d != "" {
+		if d := cmp.Diff(cfg, again, cmp.AllowUnexported(config{}, param.Secret{}), cmpopts.IgnoreFields(config{}, "Hook")); d != "" {
 			t.Fatal(d)
 		}
 	})
@@ -125,9 +127,10 @@ func TestStructsThatCannotBeConfigurations(t *testing.T) {
 			t.Errorf("%s: %v", name, diags)
 		}
 	}
-	if _, diags := param.Of(&struct {
+	s, _ := param.Of(&struct {
 		N int `default:"x"`
-	}{}); len(diags) != 1 || diags[0].Code != "E032" {
+	}{})
+	if diags := s.SetDefaults(); len(diags) != 1 || diags[0].Code != "E032" {
 		t.Errorf("bad default: %v", diags)
 	}
 }
