@@ -32,6 +32,8 @@ const (
 	Refusal_REFUSAL_STALE    Refusal = 2 // the consumer is older than the producer
 	Refusal_REFUSAL_GONE     Refusal = 3 // the producer's attempt has ended
 	Refusal_REFUSAL_PROTOCOL Refusal = 4
+	Refusal_REFUSAL_FAILED   Refusal = 5 // the other end of the channel failed
+	Refusal_REFUSAL_CORRUPT  Refusal = 6 // a frame had a wrong checksum or could not be decoded
 )
 
 // Enum value maps for Refusal.
@@ -42,6 +44,8 @@ var (
 		2: "REFUSAL_STALE",
 		3: "REFUSAL_GONE",
 		4: "REFUSAL_PROTOCOL",
+		5: "REFUSAL_FAILED",
+		6: "REFUSAL_CORRUPT",
 	}
 	Refusal_value = map[string]int32{
 		"REFUSAL_NONE":     0,
@@ -49,6 +53,8 @@ var (
 		"REFUSAL_STALE":    2,
 		"REFUSAL_GONE":     3,
 		"REFUSAL_PROTOCOL": 4,
+		"REFUSAL_FAILED":   5,
+		"REFUSAL_CORRUPT":  6,
 	}
 )
 
@@ -93,8 +99,9 @@ type PartitionRequest struct {
 	Consumer        int32                  `protobuf:"varint,8,opt,name=consumer,proto3" json:"consumer,omitempty"`
 	ProducerAttempt uint32                 `protobuf:"varint,9,opt,name=producer_attempt,json=producerAttempt,proto3" json:"producer_attempt,omitempty"`
 	ConsumerAttempt uint32                 `protobuf:"varint,10,opt,name=consumer_attempt,json=consumerAttempt,proto3" json:"consumer_attempt,omitempty"`
-	Channel         uint32                 `protobuf:"varint,11,opt,name=channel,proto3" json:"channel,omitempty"` // number of the channel on this stream, chosen by the consumer
-	Credit          int32                  `protobuf:"varint,12,opt,name=credit,proto3" json:"credit,omitempty"`   // initial, in frames
+	Channel         uint32                 `protobuf:"varint,11,opt,name=channel,proto3" json:"channel,omitempty"`                         // number of the channel on this stream, chosen by the consumer
+	Credit          int32                  `protobuf:"varint,12,opt,name=credit,proto3" json:"credit,omitempty"`                           // initial, in frames
+	FrameBytes      int32                  `protobuf:"varint,13,opt,name=frame_bytes,json=frameBytes,proto3" json:"frame_bytes,omitempty"` // no frame may be longer, its header included: what one credit stands for
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -213,6 +220,13 @@ func (x *PartitionRequest) GetCredit() int32 {
 	return 0
 }
 
+func (x *PartitionRequest) GetFrameBytes() int32 {
+	if x != nil {
+		return x.FrameBytes
+	}
+	return 0
+}
+
 type Credit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Channel       uint32                 `protobuf:"varint,1,opt,name=channel,proto3" json:"channel,omitempty"`
@@ -265,6 +279,53 @@ func (x *Credit) GetFrames() int32 {
 	return 0
 }
 
+// Credits are what one turn of the consumer has set free, over all channels of the stream.
+type Credits struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Credits       []*Credit              `protobuf:"bytes,1,rep,name=credits,proto3" json:"credits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Credits) Reset() {
+	*x = Credits{}
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Credits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Credits) ProtoMessage() {}
+
+func (x *Credits) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Credits.ProtoReflect.Descriptor instead.
+func (*Credits) Descriptor() ([]byte, []int) {
+	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Credits) GetCredits() []*Credit {
+	if x != nil {
+		return x.Credits
+	}
+	return nil
+}
+
+// Closed ends a channel from the consumer's side: with REFUSAL_NONE it has all that it wants (after the end of input:
+// all that there is), with another it has failed.
 type Closed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Channel       uint32                 `protobuf:"varint,1,opt,name=channel,proto3" json:"channel,omitempty"`
@@ -276,7 +337,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_proto_exchangepb_exchange_proto_msgTypes[2]
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -288,7 +349,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_exchangepb_exchange_proto_msgTypes[2]
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -301,7 +362,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{2}
+	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Closed) GetChannel() uint32 {
@@ -331,7 +392,7 @@ type FromConsumer struct {
 	// Types that are valid to be assigned to Message:
 	//
 	//	*FromConsumer_Request
-	//	*FromConsumer_Credit
+	//	*FromConsumer_Credits
 	//	*FromConsumer_Cancel
 	Message       isFromConsumer_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
@@ -340,7 +401,7 @@ type FromConsumer struct {
 
 func (x *FromConsumer) Reset() {
 	*x = FromConsumer{}
-	mi := &file_proto_exchangepb_exchange_proto_msgTypes[3]
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +413,7 @@ func (x *FromConsumer) String() string {
 func (*FromConsumer) ProtoMessage() {}
 
 func (x *FromConsumer) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_exchangepb_exchange_proto_msgTypes[3]
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -365,7 +426,7 @@ func (x *FromConsumer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromConsumer.ProtoReflect.Descriptor instead.
 func (*FromConsumer) Descriptor() ([]byte, []int) {
-	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{3}
+	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FromConsumer) GetMessage() isFromConsumer_Message {
@@ -384,10 +445,10 @@ func (x *FromConsumer) GetRequest() *PartitionRequest {
 	return nil
 }
 
-func (x *FromConsumer) GetCredit() *Credit {
+func (x *FromConsumer) GetCredits() *Credits {
 	if x != nil {
-		if x, ok := x.Message.(*FromConsumer_Credit); ok {
-			return x.Credit
+		if x, ok := x.Message.(*FromConsumer_Credits); ok {
+			return x.Credits
 		}
 	}
 	return nil
@@ -410,8 +471,8 @@ type FromConsumer_Request struct {
 	Request *PartitionRequest `protobuf:"bytes,1,opt,name=request,proto3,oneof"`
 }
 
-type FromConsumer_Credit struct {
-	Credit *Credit `protobuf:"bytes,2,opt,name=credit,proto3,oneof"`
+type FromConsumer_Credits struct {
+	Credits *Credits `protobuf:"bytes,2,opt,name=credits,proto3,oneof"`
 }
 
 type FromConsumer_Cancel struct {
@@ -420,7 +481,7 @@ type FromConsumer_Cancel struct {
 
 func (*FromConsumer_Request) isFromConsumer_Message() {}
 
-func (*FromConsumer_Credit) isFromConsumer_Message() {}
+func (*FromConsumer_Credits) isFromConsumer_Message() {}
 
 func (*FromConsumer_Cancel) isFromConsumer_Message() {}
 
@@ -428,7 +489,7 @@ var File_proto_exchangepb_exchange_proto protoreflect.FileDescriptor
 
 const file_proto_exchangepb_exchange_proto_rawDesc = "" +
 	"\n" +
-	"\x1fproto/exchangepb/exchange.proto\x12\x0fsluice.exchange\"\xec\x02\n" +
+	"\x1fproto/exchangepb/exchange.proto\x12\x0fsluice.exchange\"\x8d\x03\n" +
 	"\x10PartitionRequest\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x1b\n" +
@@ -442,25 +503,31 @@ const file_proto_exchangepb_exchange_proto_rawDesc = "" +
 	"\x10consumer_attempt\x18\n" +
 	" \x01(\rR\x0fconsumerAttempt\x12\x18\n" +
 	"\achannel\x18\v \x01(\rR\achannel\x12\x16\n" +
-	"\x06credit\x18\f \x01(\x05R\x06credit\":\n" +
+	"\x06credit\x18\f \x01(\x05R\x06credit\x12\x1f\n" +
+	"\vframe_bytes\x18\r \x01(\x05R\n" +
+	"frameBytes\":\n" +
 	"\x06Credit\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\rR\achannel\x12\x16\n" +
-	"\x06frames\x18\x02 \x01(\x05R\x06frames\"p\n" +
+	"\x06frames\x18\x02 \x01(\x05R\x06frames\"<\n" +
+	"\aCredits\x121\n" +
+	"\acredits\x18\x01 \x03(\v2\x17.sluice.exchange.CreditR\acredits\"p\n" +
 	"\x06Closed\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\rR\achannel\x122\n" +
 	"\arefusal\x18\x02 \x01(\x0e2\x18.sluice.exchange.RefusalR\arefusal\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xbe\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xc1\x01\n" +
 	"\fFromConsumer\x12=\n" +
-	"\arequest\x18\x01 \x01(\v2!.sluice.exchange.PartitionRequestH\x00R\arequest\x121\n" +
-	"\x06credit\x18\x02 \x01(\v2\x17.sluice.exchange.CreditH\x00R\x06credit\x121\n" +
+	"\arequest\x18\x01 \x01(\v2!.sluice.exchange.PartitionRequestH\x00R\arequest\x124\n" +
+	"\acredits\x18\x02 \x01(\v2\x18.sluice.exchange.CreditsH\x00R\acredits\x121\n" +
 	"\x06cancel\x18\x03 \x01(\v2\x17.sluice.exchange.ClosedH\x00R\x06cancelB\t\n" +
-	"\amessage*k\n" +
+	"\amessage*\x94\x01\n" +
 	"\aRefusal\x12\x10\n" +
 	"\fREFUSAL_NONE\x10\x00\x12\x13\n" +
 	"\x0fREFUSAL_NOT_YET\x10\x01\x12\x11\n" +
 	"\rREFUSAL_STALE\x10\x02\x12\x10\n" +
 	"\fREFUSAL_GONE\x10\x03\x12\x14\n" +
-	"\x10REFUSAL_PROTOCOL\x10\x04B-Z+github.com/sluiceio/sluice/proto/exchangepbb\x06proto3"
+	"\x10REFUSAL_PROTOCOL\x10\x04\x12\x12\n" +
+	"\x0eREFUSAL_FAILED\x10\x05\x12\x13\n" +
+	"\x0fREFUSAL_CORRUPT\x10\x06B-Z+github.com/sluiceio/sluice/proto/exchangepbb\x06proto3"
 
 var (
 	file_proto_exchangepb_exchange_proto_rawDescOnce sync.Once
@@ -475,24 +542,26 @@ func file_proto_exchangepb_exchange_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_exchangepb_exchange_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_exchangepb_exchange_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_proto_exchangepb_exchange_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_proto_exchangepb_exchange_proto_goTypes = []any{
 	(Refusal)(0),             // 0: sluice.exchange.Refusal
 	(*PartitionRequest)(nil), // 1: sluice.exchange.PartitionRequest
 	(*Credit)(nil),           // 2: sluice.exchange.Credit
-	(*Closed)(nil),           // 3: sluice.exchange.Closed
-	(*FromConsumer)(nil),     // 4: sluice.exchange.FromConsumer
+	(*Credits)(nil),          // 3: sluice.exchange.Credits
+	(*Closed)(nil),           // 4: sluice.exchange.Closed
+	(*FromConsumer)(nil),     // 5: sluice.exchange.FromConsumer
 }
 var file_proto_exchangepb_exchange_proto_depIdxs = []int32{
-	0, // 0: sluice.exchange.Closed.refusal:type_name -> sluice.exchange.Refusal
-	1, // 1: sluice.exchange.FromConsumer.request:type_name -> sluice.exchange.PartitionRequest
-	2, // 2: sluice.exchange.FromConsumer.credit:type_name -> sluice.exchange.Credit
-	3, // 3: sluice.exchange.FromConsumer.cancel:type_name -> sluice.exchange.Closed
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	2, // 0: sluice.exchange.Credits.credits:type_name -> sluice.exchange.Credit
+	0, // 1: sluice.exchange.Closed.refusal:type_name -> sluice.exchange.Refusal
+	1, // 2: sluice.exchange.FromConsumer.request:type_name -> sluice.exchange.PartitionRequest
+	3, // 3: sluice.exchange.FromConsumer.credits:type_name -> sluice.exchange.Credits
+	4, // 4: sluice.exchange.FromConsumer.cancel:type_name -> sluice.exchange.Closed
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_proto_exchangepb_exchange_proto_init() }
@@ -500,9 +569,9 @@ func file_proto_exchangepb_exchange_proto_init() {
 	if File_proto_exchangepb_exchange_proto != nil {
 		return
 	}
-	file_proto_exchangepb_exchange_proto_msgTypes[3].OneofWrappers = []any{
+	file_proto_exchangepb_exchange_proto_msgTypes[4].OneofWrappers = []any{
 		(*FromConsumer_Request)(nil),
-		(*FromConsumer_Credit)(nil),
+		(*FromConsumer_Credits)(nil),
 		(*FromConsumer_Cancel)(nil),
 	}
 	type x struct{}
@@ -511,7 +580,7 @@ func file_proto_exchangepb_exchange_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_exchangepb_exchange_proto_rawDesc), len(file_proto_exchangepb_exchange_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

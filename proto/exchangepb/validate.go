@@ -1,0 +1,79 @@
+package exchangepb
+
+import "fmt"
+
+// Protocol is the version of the exchange that this build speaks.
+const Protocol = 1
+
+// Limits of what a consumer may ask for. They bound what one message can make the producer promise or remember.
+const (
+	MinFrameBytes  = 4 << 10
+	MaxFrameBytes  = 1 << 20
+	MaxCredit      = 1 << 16 // frames, per channel and message
+	MaxCredits     = 1 << 13 // channels per message
+	MaxMessage     = 1 << 10 // bytes of Closed.message
+	maxJobIDLength = 256
+)
+
+// Validate reports the first part of m that no consumer of this protocol sends. It does not judge PartitionRequest.protocol:
+// an unknown version is answered, not taken for damage.
+func (m *FromConsumer) Validate() error {
+	switch x := m.GetMessage().(type) {
+	case *FromConsumer_Request:
+		return wrap("request", x.Request.validate())
+	case *FromConsumer_Credits:
+		return wrap("credits", x.Credits.validate())
+	case *FromConsumer_Cancel:
+		return wrap("cancel", x.Cancel.validate())
+	}
+	return fmt.Errorf("message: unknown or missing")
+}
+
+func wrap(path string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s.%w", path, err)
+	}
+	return nil
+}
+
+func (r *PartitionRequest) validate() error {
+	switch {
+	case r.GetJob() == "" || len(r.GetJob()) > maxJobIDLength:
+		return fmt.Errorf("job: %d bytes long", len(r.GetJob()))
+	case r.GetRegion() < 0:
+		return fmt.Errorf("region: %d", r.GetRegion())
+	case r.GetEdge() < 0:
+		return fmt.Errorf("edge: %d", r.GetEdge())
+	case r.GetProducer() < 0:
+		return fmt.Errorf("producer: %d", r.GetProducer())
+	case r.GetConsumer() < 0:
+		return fmt.Errorf("consumer: %d", r.GetConsumer())
+	case r.GetCredit() < 1 || r.GetCredit() > MaxCredit:
+		return fmt.Errorf("credit: %d, want 1 to %d", r.GetCredit(), MaxCredit)
+	case r.GetFrameBytes() < MinFrameBytes || r.GetFrameBytes() > MaxFrameBytes:
+		return fmt.Errorf("frame_bytes: %d, want %d to %d", r.GetFrameBytes(), MinFrameBytes, MaxFrameBytes)
+	}
+	return nil
+}
+
+func (c *Credits) validate() error {
+	if len(c.GetCredits()) == 0 || len(c.GetCredits()) > MaxCredits {
+		return fmt.Errorf("credits: %d entries", len(c.GetCredits()))
+	}
+	for i, g := range c.GetCredits() {
+		if g.GetFrames() < 1 || g.GetFrames() > MaxCredit {
+			return fmt.Errorf("credits[%d].frames: %d, want 1 to %d", i, g.GetFrames(), MaxCredit)
+		}
+	}
+	return nil
+}
+
+func (c *Closed) validate() error {
+	if _, known := Refusal_name[int32(c.GetRefusal())]; !known {
+		return fmt.Errorf("refusal: %d", c.GetRefusal())
+	}
+	if len(c.GetMessage()) > MaxMessage {
+		return fmt.Errorf("message: %d bytes, at most %d", len(c.GetMessage()), MaxMessage)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package exchangepb
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+)
+
+func request(change func(*PartitionRequest)) *FromConsumer {
+	r := &PartitionRequest{Protocol: Protocol, Job: "j-1", Credit: 2, FrameBytes: 32 << 10}
+	change(r)
+	return &FromConsumer{Message: &FromConsumer_Request{Request: r}}
+}
+
+func TestValidateNamesTheFieldThatNoConsumerSends(t *testing.T) {
+	credits := func(n int, frames int32) *FromConsumer {
+		c := &Credits{}
+		for range n {
+			c.Credits = append(c.Credits, &Credit{Channel: 1, Frames: frames})
+		}
+		return &FromConsumer{Message: &FromConsumer_Credits{Credits: c}}
+	}
+	closed := func(r Refusal, n int) *FromConsumer {
+		return &FromConsumer{Message: &FromConsumer_Cancel{Cancel: &Closed{Refusal: r, Message: strings.Repeat("x", n)}}}
+	}
+	for _, c := range []struct {
+		want string // part of the error; "": valid
+		m    *FromConsumer
+	}{
+		{"", request(func(*PartitionRequest) {})},
+		{"", request(func(r *PartitionRequest) { r.Protocol = 99 })}, // answered with a refusal
+		{"request.job", request(func(r *PartitionRequest) { r.Job = "" })},
+		{"request.job", request(func(r *PartitionRequest) { r.Job = strings.Repeat("j", 300) })},
+		{"request.region", request(func(r *PartitionRequest) { r.Region = -1 })},
+		{"request.edge", request(func(r *PartitionRequest) { r.Edge = -1 })},
+		{"request.producer", request(func(r *PartitionRequest) { r.Producer = -1 })},
+		{"request.consumer", request(func(r *PartitionRequest) { r.Consumer = -1 })},
+		{"request.credit", request(func(r *PartitionRequest) { r.Credit = 0 })},
+		{"request.credit", request(func(r *PartitionRequest) { r.Credit = MaxCredit + 1 })},
+		{"request.frame_bytes", request(func(r *PartitionRequest) { r.FrameBytes = 100 })},
+		{"request.frame_bytes", request(func(r *PartitionRequest) { r.FrameBytes = 1 << 30 })},
+		{"", credits(3, 1)},
+		{"credits.credits: 0", credits(0, 1)},
+		{"credits.credits: 8193", credits(MaxCredits+1, 1)},
+		{"credits.credits[0].frames", credits(1, 0)},
+		{"credits.credits[0].frames", credits(1, -5)},
+		{"", closed(Refusal_REFUSAL_NONE, 0)},
+		{"cancel.refusal", closed(99, 0)},
+		{"cancel.message", closed(Refusal_REFUSAL_FAILED, MaxMessage+1)},
+		{"message", &FromConsumer{}},
+		{"request.job", &FromConsumer{Message: &FromConsumer_Request{}}},
+	} {
+		err := c.m.Validate()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
+			t.Errorf("%v: got error %v, want one about %q", c.m, err, c.want)
+		}
+	}
+}
+
+// What passes Validate stays within the limits that the producer's memory relies on, whatever the bytes.
+func FuzzFromConsumer(f *testing.F) {
+	for _, m := range []*FromConsumer{
+		request(func(*PartitionRequest) {}),
+		{Message: &FromConsumer_Credits{Credits: &Credits{Credits: []*Credit{{Channel: 7, Frames: 3}}}}},
+		{Message: &FromConsumer_Cancel{Cancel: &Closed{Channel: 7, Refusal: Refusal_REFUSAL_FAILED, Message: "x"}}},
+	} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var m FromConsumer
+		if proto.Unmarshal(b, &m) != nil || m.Validate() != nil {
+			return
+		}
+		switch x := m.Message.(type) {
+		case *FromConsumer_Request:
+			if r := x.Request; r.Credit <= 0 || r.FrameBytes < MinFrameBytes || r.FrameBytes > MaxFrameBytes || r.Edge < 0 {
+				t.Fatalf("accepted %v", &m)
+			}
+		case *FromConsumer_Credits:
+			for _, c := range x.Credits.Credits {
+				if c.Frames <= 0 || c.Frames > MaxCredit {
+					t.Fatalf("accepted %v", &m)
+				}
+			}
+		case *FromConsumer_Cancel:
+			if len(x.Cancel.Message) > MaxMessage {
+				t.Fatalf("accepted %v", &m)
+			}
+		default:
+			t.Fatalf("accepted %v", &m)
+		}
+	})
+}
