@@ -5,15 +5,28 @@ import (
 	"math/bits"
 )
 
-// putUvarint writes x at b[n:], which must have room for it, and returns the end.
+// putUvarint writes x at b[n:] and returns the end. There must be room for maxVarint bytes, whatever x is.
 func putUvarint(b []byte, n int, x uint64) int {
-	for x >= 0x80 {
-		b[n] = byte(x) | 0x80
-		x >>= 7
-		n++
+	if x < 0x80 {
+		b[n] = byte(x)
+		return n + 1
 	}
-	b[n] = byte(x)
-	return n + 1
+	return putLongUvarint(b, n, x)
+}
+
+// putLongUvarint spreads the groups of seven bits with three shifts and writes eight bytes at once: the lengths of
+// numbers in a record are hard to predict, and a loop pays for that.
+func putLongUvarint(b []byte, n int, x uint64) int {
+	if x >= 1<<56 {
+		return n + binary.PutUvarint(b[n:], x)
+	}
+	w := x&0x000000000fffffff | x&0x00fffffff0000000<<4
+	w = w&0x00003fff00003fff | w&0x0fffc0000fffc000<<2
+	w = w&0x007f007f007f007f | w&0x3f803f803f803f80<<1
+	last := (bits.Len64(x) - 1) / 7
+	w |= 0x8080808080808080 & (1<<(8*last) - 1)
+	binary.LittleEndian.PutUint64(b[n:], w)
+	return n + last + 1
 }
 
 // putVarint writes x in zigzag form.
