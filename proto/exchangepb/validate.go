@@ -1,6 +1,9 @@
 package exchangepb
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Protocol is the version of the exchange that this build speaks.
 const Protocol = 1
@@ -26,7 +29,7 @@ func (m *FromConsumer) Validate() error {
 	case *FromConsumer_Cancel:
 		return wrap("cancel", x.Cancel.validate())
 	}
-	return fmt.Errorf("message: unknown or missing")
+	return errors.New("message: unknown or missing")
 }
 
 func wrap(path string, err error) error {
