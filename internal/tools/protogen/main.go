@@ -1,8 +1,3 @@
-// Command protogen compiles the wire contracts under proto/ into Go.
-//
-// It is protoc without protoc: the .proto files are parsed by protocompile and
-// handed to the pinned protoc-gen-go and protoc-gen-go-grpc over the ordinary
-// plugin protocol, so a fresh machine needs nothing but Go.
 package main
 
 import (
@@ -18,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/bufbuild/protocompile"
-	"google.golang.org/protobuf/proto"
 	"github.com/bufbuild/protocompile/protoutil"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/pluginpb"
