@@ -1,0 +1,88 @@
+# Sluice. `make help` lists the targets.
+#
+# The toolchain is pinned: a machine whose Go is older fetches this one by itself. Bare `go` commands need the same:
+#   export GOTOOLCHAIN=go1.27.3
+export GOTOOLCHAIN := go1.27.3
+
+GO       ?= go
+BIN      := $(CURDIR)/bin
+# Modules of their own inside the repository, so that what they need reaches nobody else.
+NESTED   := $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './bin/*' -not -path '*/testdata/*' | sort))
+PRODUCT  := $(filter-out internal/tools,$(NESTED))
+EXAMPLES := $(sort $(patsubst %/,%,$(dir $(wildcard examples/*/main.go))))
+LDFLAGS  := -s -w
+
+FLIGHTS_PACKAGE := vega-datasets@3.2.1
+FLIGHTS_SHA256  := dbeb920c90f59b6ccaff823dcc3d08f25a97fa1ce128d93f40be4e931f5900b0
+
+.DEFAULT_GOAL := help
+.PHONY: help build gen check format vet static generated laws test speed demo bench verify data clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## bin/sluice, and every examples/NAME as bin/examples/NAME
+	@mkdir -p $(BIN)/examples
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/sluice ./cmd/sluice
+	@set -e; for e in $(EXAMPLES); do \
+		echo "build $$e"; \
+		CGO_ENABLED=0 $(GO) build -C $$e -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/examples/$$(basename $$e) .; \
+	done
+
+gen: ## compile the wire contracts under proto/ with pinned tools
+	$(GO) -C internal/tools run ./protogen -root ../..
+
+check: format vet static generated laws ## everything a reviewer would ask for: format, vet, staticcheck, generated code, laws
+
+# gofmt of the pinned toolchain: an older one cannot parse generic methods.
+format:
+	@out=$$("$$($(GO) env GOROOT)/bin/gofmt" -l $$(find . -name '*.go' -not -name '*.pb.go' -not -path './bin/*')); \
+	if [ -n "$$out" ]; then echo "not formatted (go fmt ./...):"; echo "$$out"; exit 1; fi
+
+vet:
+	$(GO) vet ./...
+	@set -e; for m in $(NESTED); do echo "vet $$m"; $(GO) -C $$m vet ./...; done
+	GOOS=darwin $(GO) vet ./flow/... ./connector/... ./cmd/sluice/...
+
+# Built in the module that pins it, run in the one that it judges.
+static:
+	@$(GO) -C internal/tools build -o $(BIN)/tools/staticcheck honnef.co/go/tools/cmd/staticcheck
+	$(BIN)/tools/staticcheck ./...
+	@set -e; for m in $(NESTED); do echo "staticcheck $$m"; (cd $$m && $(BIN)/tools/staticcheck ./...); done
+
+generated:
+	@sums() { find proto -name '*.pb.go' | sort | xargs cksum; }; \
+	before=$$(sums); $(MAKE) --no-print-directory gen; \
+	if [ "$$before" != "$$(sums)" ]; then echo "generated code was stale; it is up to date now: commit it"; exit 1; fi
+
+laws:
+	$(GO) test -count=1 ./internal/law
+
+test: ## every test, under the race detector
+	$(GO) test -race ./...
+	@set -e; for m in $(PRODUCT); do echo "test $$m"; $(GO) -C $$m test -race ./...; done
+
+speed: ## the tests that protect speed, as ratios against plain loops in the same run
+	$(GO) test -count=1 -p 1 -run '^TestSpeed' ./...
+
+demo: build ## the main job on a cluster of 3 + 3 processes whose leader is killed in the middle
+	$(GO) run ./internal/demo
+
+bench: ## every benchmark, once
+	$(GO) test -run '^$$' -bench . -benchmem -p 1 ./...
+
+verify: build ## what takes hours: full data, full matrices; writes docs/verified.md
+	$(GO) run ./internal/verify
+
+data: data/flights-3m.parquet ## fetch the full flights data (13 MB, needs npm); no part of demo or test
+
+data/flights-3m.parquet:
+	@command -v npm >/dev/null || { echo "make data needs npm: the data is the npm package $(FLIGHTS_PACKAGE)"; exit 1; }
+	@rm -rf data/fetch && mkdir -p data/fetch
+	cd data/fetch && npm pack --silent $(FLIGHTS_PACKAGE) && tar xzf *.tgz package/data/flights-3m.parquet
+	@got=$$( (sha256sum data/fetch/package/data/flights-3m.parquet 2>/dev/null || shasum -a 256 data/fetch/package/data/flights-3m.parquet) | cut -d ' ' -f 1); \
+	if [ "$$got" != "$(FLIGHTS_SHA256)" ]; then echo "flights-3m.parquet has digest $$got, not $(FLIGHTS_SHA256)"; exit 1; fi
+	@mv data/fetch/package/data/flights-3m.parquet $@ && rm -rf data/fetch
+
+clean: ## remove what build and data made
+	rm -rf bin data
