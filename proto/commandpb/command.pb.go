@@ -2835,6 +2835,7 @@ type Trailer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chain         []byte                 `protobuf:"bytes,1,opt,name=chain,proto3" json:"chain,omitempty"`      // hash chain over applied entries
 	Records       uint64                 `protobuf:"varint,2,opt,name=records,proto3" json:"records,omitempty"` // number of records before this one
+	Digest        []byte                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`    // sha256 of everything before this record
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2881,6 +2882,13 @@ func (x *Trailer) GetRecords() uint64 {
 		return x.Records
 	}
 	return 0
+}
+
+func (x *Trailer) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
 }
 
 var File_proto_commandpb_command_proto protoreflect.FileDescriptor
@@ -3098,10 +3106,11 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x17\n" +
 	"\atime_us\x18\x04 \x01(\x03R\x06timeUs\x12 \n" +
-	"\vfingerprint\x18\x05 \x01(\fR\vfingerprint\"9\n" +
+	"\vfingerprint\x18\x05 \x01(\fR\vfingerprint\"Q\n" +
 	"\aTrailer\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\fR\x05chain\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords*I\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest*I\n" +
 	"\fWorkerHealth\x12\x16\n" +
 	"\x12WORKER_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fWORKER_ALIVE\x10\x01\x12\x0f\n" +
