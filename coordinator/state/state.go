@@ -1,8 +1,14 @@
 package state
 
 import (
-	"io"
-	"iter"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -11,155 +17,300 @@ import (
 // Version is the command language that this binary speaks. A command above it halts the node.
 const Version = 1
 
-// Status says what became of a command.
-type Status uint8
-
+// Bounds of what is kept. What does not fit is refused with a code; histories drop their oldest entries.
 const (
-	// Applied: the facts changed.
-	Applied Status = iota + 1
-	// Stale: the precondition no longer holds, or there was nothing to change. Nothing changed.
-	Stale
-	// Refused: the command can never be right: malformed, unknown job, request id used for something else.
-	Refused
-	// Duplicate: a request id that was served before; Job is the answer given then.
-	Duplicate
-	// Halt: the command is newer than this binary. The node must stop: whatever it did next would diverge.
-	Halt
+	MaxEvents   = 1000
+	MaxFailures = 20      // of one job
+	MaxHistory  = 128     // restarts of one job
+	MaxRequests = 500_000 // request ids
+	// RequestMemoryMicros is how long a request id is remembered, in committed time.
+	RequestMemoryMicros = 24 * 3600 * 1_000_000
+	// LostWorkerMicros is how long a lost worker is remembered, in committed time.
+	LostWorkerMicros = 24 * 3600 * 1_000_000
+	MaxOutputBytes   = 32 << 20 // prepared output of one job
+	MaxSourceBytes   = 32 << 20 // splits of one source
+	MaxSplits        = 200_000  // of one source
+	chainWindow      = 4096     // chain values that are remembered
 )
 
-// Result is the answer to one command: equal on every coordinator and part of the hash chain.
-type Result struct {
-	Status  Status
-	Code    string // stable, for clients; empty if Applied
-	Message string
-	Job     string // that the command created or concerns
-	Index   uint64 // of the command
+// State applies commands to the facts.
+type State struct {
+	cur    atomic.Pointer[View]
+	halted *Result // once set, nothing is applied any more
+	recent window
+	sum    hash.Hash // scratch of the hash chain
+	buf    []byte    // scratch of encodings
 }
 
-// Chain is the value of the hash chain over entries, results and changed records.
-type Chain = [32]byte
-
-// State applies commands.
-type State struct{}
-
 // New is the state before the first command.
-func New() *State { return &State{} }
+func New() *State { return from(&View{}) }
 
-// Apply applies one command.
-func (s *State) Apply(index, term uint64, cmd *commandpb.Command) Result { return Result{} }
+func from(v *View) *State {
+	s := &State{sum: sha256.New()}
+	s.cur.Store(v)
+	s.recent.add(v.index, v.chain)
+	return s
+}
+
+// View is the facts as of the last applied command.
+func (s *State) View() *View { return s.cur.Load() }
+
+// Chain is the hash chain after the last applied command.
+func (s *State) Chain() Chain { return s.View().chain }
+
+// ChainAt is the hash chain after the newest command at or below index. It is false if no command above or at index has
+// been applied yet, or if the value is no longer remembered.
+func (s *State) ChainAt(index uint64) (Chain, bool) { return s.recent.at(index) }
+
+// Apply applies one command, as if it had been read from the log.
+func (s *State) Apply(index, term uint64, cmd *commandpb.Command) Result {
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(cmd)
+	if err != nil {
+		return s.record(index, term, nil, refused(CodeMalformed, "the command cannot be encoded"))
+	}
+	return s.apply(index, term, data, cmd)
+}
 
 // ApplyBytes decodes and applies one log entry. An entry that cannot be decoded is refused, with the same result on
 // every node.
-func (s *State) ApplyBytes(index, term uint64, data []byte) Result { return Result{} }
+func (s *State) ApplyBytes(index, term uint64, data []byte) Result {
+	cmd := &commandpb.Command{}
+	if err := proto.Unmarshal(data, cmd); err != nil {
+		// The decoder's own text is not part of the result: it may differ between versions of the library.
+		return s.record(index, term, data, refused(CodeMalformed, "the entry is no command"))
+	}
+	return s.apply(index, term, data, cmd)
+}
 
-// View is the facts as of the last applied command.
-func (s *State) View() *View { return &View{} }
+func (s *State) apply(index, term uint64, data []byte, cmd *commandpb.Command) Result {
+	if newer(cmd) {
+		r := Result{Status: Halt, Code: CodeNewer, Index: index,
+			Message: fmt.Sprintf("entry %d has command version %d, this binary speaks %d: upgrade this coordinator", index, cmd.Version, Version)}
+		s.halted = &r
+		return r
+	}
+	if err := cmd.Validate(); err != nil {
+		return s.record(index, term, data, refused(CodeMalformed, "%v", err))
+	}
+	v := s.View()
+	if s.halted != nil || index <= v.index {
+		return s.record(index, term, data, Result{})
+	}
+	t := &tx{View: *v, was: v, term: term, sum: s.sum, buf: s.buf}
+	t.index = index
+	t.now = max(t.now, cmd.TimeUs)
+	t.sum.Reset()
+	r := t.dispatch(cmd)
+	s.buf = t.buf
+	if r.Status != Applied {
+		// Nothing of a command that did not apply may show, except its time and index.
+		keep := *v
+		keep.index, keep.now = t.index, t.now
+		t.View = keep
+		t.sum.Reset()
+	}
+	return s.publish(t, data, r)
+}
 
-// Chain is the hash chain after the last applied command.
-func (s *State) Chain() Chain { return Chain{} }
+// newer reports whether a command comes from a later command language: by its version, or by a kind of command that
+// this binary does not know.
+func newer(c *commandpb.Command) bool {
+	return c.Version > Version || c.Command == nil && len(c.ProtoReflect().GetUnknown()) > 0
+}
 
-// ChainAt is the hash chain after the newest command at or below index. It is false if index has not been applied
-// yet or is no longer remembered.
-func (s *State) ChainAt(index uint64) (Chain, bool) { return Chain{}, false }
+// record notes an entry that changed nothing.
+func (s *State) record(index, term uint64, data []byte, r Result) Result {
+	v := s.View()
+	if s.halted != nil {
+		return *s.halted
+	}
+	if index <= v.index {
+		return Result{Status: Stale, Index: index, Message: fmt.Sprintf("entry %d was applied before", index)}
+	}
+	t := &tx{View: *v, was: v, term: term, sum: s.sum, buf: s.buf}
+	t.index = index
+	t.sum.Reset()
+	return s.publish(t, data, r)
+}
 
-// Load reads what View.Save wrote.
-func Load(r io.Reader) (*State, error) { return New(), nil }
+// publish folds the entry, its result and the changed records into the chain and makes the new facts visible.
+func (s *State) publish(t *tx, data []byte, r Result) Result {
+	r.Index = t.index
+	changes := t.sum.Sum(nil)
+	b := s.buf[:0]
+	b = binary.BigEndian.AppendUint64(b, t.index)
+	b = binary.BigEndian.AppendUint64(b, t.term)
+	b = append(b, changes...)
+	b = r.canonical(b)
+	s.sum.Reset()
+	s.sum.Write(t.was.chain[:])
+	s.sum.Write(b)
+	s.sum.Write(data)
+	s.sum.Sum(t.View.chain[:0])
+	s.buf = b
+	v := t.View
+	s.recent.add(v.index, v.chain)
+	s.cur.Store(&v)
+	return r
+}
 
-// View is an immutable picture of all facts.
-type View struct{}
+// window remembers the newest values of the chain, so that nodes that are not equally far can be compared.
+type window struct {
+	mu struct {
+		sync.Mutex
+		link [chainWindow]link
+		n    uint64 // added so far
+	}
+}
 
-// Index is the Raft index of the last applied command.
-func (v *View) Index() uint64 { return 0 }
+type link struct {
+	index uint64
+	chain Chain
+}
 
-// Term is the newest term in which a leader announced itself, Leader its id.
-func (v *View) Term() uint64 { return 0 }
+func (w *window) add(index uint64, c Chain) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.link[w.mu.n%chainWindow] = link{index: index, chain: c}
+	w.mu.n++
+}
 
-// Leader is the coordinator that announced itself last.
-func (v *View) Leader() string { return "" }
+func (w *window) at(index uint64) (Chain, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.n == 0 || w.mu.link[(w.mu.n-1)%chainWindow].index < index {
+		return Chain{}, false
+	}
+	for i := uint64(1); i <= min(w.mu.n, chainWindow); i++ {
+		if l := w.mu.link[(w.mu.n-i)%chainWindow]; l.index <= index {
+			return l.chain, true
+		}
+	}
+	return Chain{}, false
+}
 
-// Cluster is the cluster's id; empty before InitCluster.
-func (v *View) Cluster() string { return "" }
+// tx is one command at work on a copy of the facts.
+type tx struct {
+	View
+	was  *View
+	term uint64
+	sum  hash.Hash // of the changed records
+	buf  []byte
+}
 
-// TimeMicros is the newest committed time in microseconds since the Unix epoch; it never falls.
-func (v *View) TimeMicros() int64 { return 0 }
+// kinds of changed records in the hash chain.
+const (
+	changeNode byte = iota + 1
+	changeWorker
+	changeArtifact
+	changeJob
+	changeSubtask
+	changeRegion
+	changePlan
+	changeFailure
+	changeRestart
+	changeOutput
+	changeSource
+	changeSplit
+	changeAssignment
+	changeRequest
+	changeEvent
+	changeSlot
+	changeRemoved
+)
 
-// Chain is the hash chain at Index.
-func (v *View) Chain() Chain { return Chain{} }
+// note folds a changed record into the chain.
+func (t *tx) note(kind byte, m proto.Message) {
+	b := append(t.buf[:0], kind, 0, 0, 0, 0)
+	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, m)
+	if err != nil {
+		// Every text was checked to be UTF-8 before it came here; only that can fail.
+		panic(fmt.Sprintf("state: record of kind %d cannot be encoded: %v", kind, err))
+	}
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-5))
+	t.sum.Write(b)
+	t.buf = b
+}
 
-// Job is nil if there is no such job.
-func (v *View) Job(id string) *Job { return nil }
+// gone folds the removal of a record into the chain.
+func (t *tx) gone(kind byte, id string) {
+	b := append(t.buf[:0], changeRemoved, kind)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(id)))
+	t.buf = append(b, id...)
+	t.sum.Write(t.buf)
+}
 
-// Jobs are all jobs in the order of their submission.
-func (v *View) Jobs() iter.Seq[*Job] { return nil }
+// event adds one line to the bounded history.
+func (t *tx) event(e *jobpb.Event) {
+	e.Index, e.TimeUs, e.Term = t.index, t.now, t.term
+	t.nextEvent++
+	t.events = t.events.put(t.nextEvent, e)
+	if t.events.len() > MaxEvents {
+		k, _, _ := t.events.first()
+		t.events = t.events.del(k)
+	}
+	t.note(changeEvent, e)
+}
 
-// JobsAfter are the jobs that changed after index, in the order of their last change.
-func (v *View) JobsAfter(index uint64) iter.Seq[*Job] { return nil }
+func (t *tx) dispatch(c *commandpb.Command) Result {
+	switch b := c.Command.(type) {
+	case *commandpb.Command_InitCluster:
+		return t.initCluster(b.InitCluster)
+	case *commandpb.Command_PutNode:
+		return t.putNode(b.PutNode.GetNode())
+	case *commandpb.Command_RemoveNode:
+		return t.removeNode(b.RemoveNode.GetId())
+	case *commandpb.Command_LeaderElected:
+		return t.leaderElected(b.LeaderElected)
+	case *commandpb.Command_RegisterWorker:
+		return t.registerWorker(b.RegisterWorker.GetWorker())
+	case *commandpb.Command_LoseWorker:
+		return t.loseWorker(b.LoseWorker)
+	case *commandpb.Command_SetDrain:
+		return t.setDrain(b.SetDrain)
+	case *commandpb.Command_PutArtifact:
+		return t.putArtifact(b.PutArtifact)
+	case *commandpb.Command_RemoveArtifact:
+		return t.removeArtifact(b.RemoveArtifact.GetDigest())
+	case *commandpb.Command_SubmitJob:
+		return t.submitJob(b.SubmitJob.GetSpec(), c.RequestId)
+	case *commandpb.Command_CancelJob:
+		return t.cancelJob(b.CancelJob.GetJob(), c.RequestId)
+	case *commandpb.Command_ForgetJobs:
+		return t.forgetJobs(b.ForgetJobs.GetJobs())
+	}
+	return t.dispatchJob(c)
+}
 
-// Worker is nil if the worker was never registered.
-func (v *View) Worker(id string) *commandpb.Worker { return nil }
-
-// Workers are ordered by id.
-func (v *View) Workers() iter.Seq[*commandpb.Worker] { return nil }
-
-// UsedSlots counts the slots of a worker's current incarnation that are granted to jobs.
-func (v *View) UsedSlots(worker string) int { return 0 }
-
-// Node is nil if there is no such coordinator.
-func (v *View) Node(id string) *commandpb.Node { return nil }
-
-// Nodes are ordered by id.
-func (v *View) Nodes() iter.Seq[*commandpb.Node] { return nil }
-
-// Artifact is nil if it is not known to be durable.
-func (v *View) Artifact(digest string) *commandpb.Artifact { return nil }
-
-// Artifacts are ordered by digest.
-func (v *View) Artifacts() iter.Seq[*commandpb.Artifact] { return nil }
-
-// Source is nil if the job has no such source or is terminal.
-func (v *View) Source(job string, operator int32) *Source { return nil }
-
-// Events are those with an index above after, oldest first. The history is bounded.
-func (v *View) Events(after uint64) iter.Seq[*jobpb.Event] { return nil }
-
-// Save writes the view as a snapshot (docs/format/raft-snapshot.md).
-func (v *View) Save(w io.Writer) error { return nil }
-
-// Job is what is known of one job.
-type Job struct{}
-
-// ID is the job id.
-func (j *Job) ID() string { return "" }
-
-// Status is the job's status.
-func (j *Job) Status() jobpb.JobStatus { return 0 }
-
-// Epoch is the job epoch.
-func (j *Job) Epoch() uint64 { return 0 }
-
-// Head is the job without plan, regions, subtasks, failures and committables.
-func (j *Job) Head() *jobpb.Job { return nil }
-
-// Proto is the whole job in one message. It shares its parts with the facts; assembling costs one pass over the subtasks.
-func (j *Job) Proto() *jobpb.Job { return nil }
-
-// Plan is nil until the job was planned.
-func (j *Job) Plan() *jobpb.Plan { return nil }
-
-// Region is the state of region i.
-func (j *Job) Region(i int32) *jobpb.RegionState { return nil }
-
-// Regions are in order.
-func (j *Job) Regions() iter.Seq[*jobpb.RegionState] { return nil }
-
-// Subtask is nil if the plan has none such.
-func (j *Job) Subtask(chain, index int32) *jobpb.Subtask { return nil }
-
-// Subtasks are ordered by chain, then index.
-func (j *Job) Subtasks() iter.Seq[*jobpb.Subtask] { return nil }
-
-// Count is the number of subtasks in a state.
-func (j *Job) Count(s jobpb.SubtaskState) int { return 0 }
-
-// Source is the splits of one source.
-type Source struct{}
+// dispatchJob serves the commands that carry a job and change what runs of it.
+func (t *tx) dispatchJob(c *commandpb.Command) Result {
+	switch b := c.Command.(type) {
+	case *commandpb.Command_StartPlanning:
+		return t.edit(b.StartPlanning.GetJob(), func(e *jobEdit) Result { return e.startPlanning(b.StartPlanning) })
+	case *commandpb.Command_PlanJob:
+		return t.edit(b.PlanJob.GetJob(), func(e *jobEdit) Result { return e.planJob(b.PlanJob) })
+	case *commandpb.Command_RejectPlan:
+		return t.edit(b.RejectPlan.GetJob(), func(e *jobEdit) Result { return e.rejectPlan(b.RejectPlan) })
+	case *commandpb.Command_HoldJob:
+		return t.edit(b.HoldJob.GetJob(), func(e *jobEdit) Result { return e.hold(b.HoldJob) })
+	case *commandpb.Command_ScheduleRegions:
+		return t.edit(b.ScheduleRegions.GetJob(), func(e *jobEdit) Result { return e.schedule(b.ScheduleRegions) })
+	case *commandpb.Command_UpdateSubtasks:
+		return t.edit(b.UpdateSubtasks.GetJob(), func(e *jobEdit) Result { return e.update(b.UpdateSubtasks) })
+	case *commandpb.Command_RestartRegions:
+		return t.edit(b.RestartRegions.GetJob(), func(e *jobEdit) Result { return e.restart(b.RestartRegions) })
+	case *commandpb.Command_FailJob:
+		return t.edit(b.FailJob.GetJob(), func(e *jobEdit) Result { return e.fail(b.FailJob) })
+	case *commandpb.Command_DeployCommitter:
+		return t.edit(b.DeployCommitter.GetJob(), func(e *jobEdit) Result { return e.deployCommitter(b.DeployCommitter) })
+	case *commandpb.Command_ConfirmCommits:
+		return t.edit(b.ConfirmCommits.GetJob(), func(e *jobEdit) Result { return e.confirm(b.ConfirmCommits) })
+	case *commandpb.Command_EndJob:
+		return t.edit(b.EndJob.GetJob(), func(e *jobEdit) Result { return e.end(b.EndJob) })
+	case *commandpb.Command_AddSplits:
+		return t.edit(b.AddSplits.GetJob(), func(e *jobEdit) Result { return e.addSplits(b.AddSplits) })
+	case *commandpb.Command_AssignSplits:
+		return t.edit(b.AssignSplits.GetJob(), func(e *jobEdit) Result { return e.assignSplits(b.AssignSplits) })
+	}
+	return refused(CodeMalformed, "no such command")
+}

@@ -187,6 +187,13 @@ func (p *Plan) Validate() error {
 func (p *Plan) checkChains() error {
 	seen := make([]bool, len(p.Graph.Operators))
 	left, subtasks := len(seen), int64(0)
+	ids := make(map[string]bool, len(seen))
+	for i, o := range p.Graph.Operators {
+		if o.Id == "" || ids[o.Id] {
+			return fmt.Errorf(": operator %d has no id, or one that is used twice", i)
+		}
+		ids[o.Id] = true
+	}
 	for i, c := range p.Chains {
 		if c == nil || c.Index != int32(i) || len(c.Operators) == 0 {
 			return fmt.Errorf("[%d]: missing, empty or out of order", i)

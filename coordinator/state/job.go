@@ -1,0 +1,296 @@
+package state
+
+import (
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+// Job is what is known of one job: an immutable record. The plan, the subtasks and the output that waits for its commit
+// are kept apart from the small facts (Head), so that a report about one subtask copies neither.
+type Job struct {
+	number      uint64     // N of NAME-N
+	head        *jobpb.Job // without plan, regions, subtasks, failures, committables, history and slots
+	plan        *planned   // nil until planned
+	subtasks    vec[*jobpb.Subtask]
+	regions     vec[regionRecord]
+	slots       vec[slot]
+	failures    []*jobpb.Failure // newest last
+	history     []*jobpb.Restart // newest last
+	output      []*jobpb.Committable
+	outputBytes int
+	sources     []*Source // by operator
+	counts      [jobpb.SubtaskState_SUBTASK_CANCELLED + 1]int32
+}
+
+// planned is a plan with what is looked up in it all the time.
+type planned struct {
+	plan   *jobpb.Plan
+	first  []int32 // by chain: position of its subtask 0 among all subtasks
+	slot   []int32 // by chain: slot of its subtask 0
+	region []int32 // by position of the subtask
+}
+
+type regionRecord struct {
+	state *jobpb.RegionState
+	// positions of the first subtasks and how many there are in all, for the status of the region
+	size, running, finished int32
+}
+
+// slot is room for one subtask of each chain of a slot group.
+type slot struct {
+	worker      string
+	incarnation uint64
+	active      int32 // attempts in it that may act
+	granted     bool  // counts against the worker's slots
+}
+
+// ID is the job id, NAME-N.
+func (j *Job) ID() string { return j.head.Id }
+
+// Number is N of the id: it grows by one with every job and orders them.
+func (j *Job) Number() uint64 { return j.number }
+
+// Status is the job's status.
+func (j *Job) Status() jobpb.JobStatus { return j.head.Status }
+
+// Epoch is the job epoch.
+func (j *Job) Epoch() uint64 { return j.head.Epoch }
+
+// Head is the job without plan, regions, subtasks, failures, committables, history and slots.
+func (j *Job) Head() *jobpb.Job { return j.head }
+
+// Plan is nil until the job was planned.
+func (j *Job) Plan() *jobpb.Plan {
+	if j.plan == nil {
+		return nil
+	}
+	return j.plan.plan
+}
+
+// Region is the state of region i, nil if the plan has none such.
+func (j *Job) Region(i int32) *jobpb.RegionState {
+	if i < 0 || int(i) >= j.regions.len() {
+		return nil
+	}
+	return j.regions.at(int(i)).state
+}
+
+// Regions are in order.
+func (j *Job) Regions() iter.Seq[*jobpb.RegionState] {
+	return func(yield func(*jobpb.RegionState) bool) {
+		for _, r := range j.regions.all() {
+			if !yield(r.state) {
+				return
+			}
+		}
+	}
+}
+
+// Subtask is nil if the plan has none such.
+func (j *Job) Subtask(chain, index int32) *jobpb.Subtask {
+	i, ok := j.position(chain, index)
+	if !ok {
+		return nil
+	}
+	return j.subtasks.at(i)
+}
+
+// position of a subtask among all subtasks.
+func (j *Job) position(chain, index int32) (int, bool) {
+	if j.plan == nil || chain < 0 || int(chain) >= len(j.plan.first) || index < 0 || index >= j.plan.plan.Chains[chain].Parallelism {
+		return 0, false
+	}
+	return int(j.plan.first[chain] + index), true
+}
+
+// Subtasks are ordered by chain, then index.
+func (j *Job) Subtasks() iter.Seq[*jobpb.Subtask] {
+	return func(yield func(*jobpb.Subtask) bool) {
+		for _, s := range j.subtasks.all() {
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// Size is the number of subtasks.
+func (j *Job) Size() int { return j.subtasks.len() }
+
+// Count is the number of subtasks in a state.
+func (j *Job) Count(s jobpb.SubtaskState) int {
+	if s < 0 || int(s) >= len(j.counts) {
+		return 0
+	}
+	return int(j.counts[s])
+}
+
+// Active is the number of subtasks whose attempt may still act.
+func (j *Job) Active() int {
+	return j.Count(jobpb.SubtaskState_SUBTASK_SCHEDULED) + j.Count(jobpb.SubtaskState_SUBTASK_RUNNING)
+}
+
+// SlotOf is the slot in which subtask index of a chain lives.
+func (j *Job) SlotOf(chain, index int32) int { return int(j.plan.slot[chain] + index) }
+
+// Slots is the number of slots that the whole job needs.
+func (j *Job) Slots() int { return j.slots.len() }
+
+// Grant tells where slot i lies; ok is false while the job does not hold it.
+func (j *Job) Grant(i int) (worker string, incarnation uint64, ok bool) {
+	s := j.slots.at(i)
+	return s.worker, s.incarnation, s.granted
+}
+
+// Failures is the bounded history, newest last.
+func (j *Job) Failures() []*jobpb.Failure { return j.failures }
+
+// History is the bounded history of restarts, newest last.
+func (j *Job) History() []*jobpb.Restart { return j.history }
+
+// Committables is prepared output that is neither confirmed nor given up, in order.
+func (j *Job) Committables() []*jobpb.Committable { return j.output }
+
+// Source is nil if the job has no such source, is not planned, or is terminal.
+func (j *Job) Source(operator int32) *Source {
+	for _, s := range j.sources {
+		if s.operator == operator {
+			return s
+		}
+	}
+	return nil
+}
+
+// Sources are ordered by operator.
+func (j *Job) Sources() []*Source { return j.sources }
+
+// Proto is the whole job in one message. It shares its parts with the facts: read only. It costs one pass over the
+// subtasks.
+func (j *Job) Proto() *jobpb.Job {
+	p := copyHead(j.head)
+	p.Plan = j.Plan()
+	for _, r := range j.regions.all() {
+		p.Regions = append(p.Regions, r.state)
+	}
+	p.Subtasks = make([]*jobpb.Subtask, 0, j.subtasks.len())
+	for _, s := range j.subtasks.all() {
+		p.Subtasks = append(p.Subtasks, s)
+	}
+	for i, s := range j.slots.all() {
+		if s.granted {
+			p.Slots = append(p.Slots, &jobpb.SlotGrant{Slot: int32(i), Worker: s.worker, Incarnation: s.incarnation})
+		}
+	}
+	p.Failures, p.History, p.Committables = j.failures, j.history, j.output
+	return p
+}
+
+// numberOf finds N in NAME-N.
+func numberOf(id string) (uint64, bool) {
+	i := strings.LastIndexByte(id, '-')
+	if i < 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(id[i+1:], 10, 64)
+	return n, err == nil && n > 0
+}
+
+// jobName makes the readable part of a job id from whatever the user called the job: it becomes part of file names and
+// commands, so only lower-case letters, digits and hyphens remain.
+func jobName(name string) string {
+	const most = 40
+	var b strings.Builder
+	gap := false
+	for _, r := range strings.ToLower(name) {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') {
+			gap = b.Len() > 0
+			continue
+		}
+		if gap {
+			b.WriteByte('-')
+			gap = false
+		}
+		if b.WriteRune(r); b.Len() >= most {
+			break
+		}
+	}
+	if b.Len() == 0 {
+		return "job"
+	}
+	return b.String()
+}
+
+// copyHead copies the scalar facts of a job; nested messages are shared, since they are never changed in place.
+func copyHead(h *jobpb.Job) *jobpb.Job {
+	return &jobpb.Job{
+		Id: h.Id, Spec: h.Spec, RequestId: h.RequestId, Status: h.Status, Desired: h.Desired, Epoch: h.Epoch,
+		Failure: h.Failure, Restarts: h.Restarts, Losses: h.Losses, Message: h.Message, CreatedUs: h.CreatedUs,
+		StartedUs: h.StartedUs, EndedUs: h.EndedUs, RestartAtUs: h.RestartAtUs, Planner: h.Planner,
+		PlanAttempt: h.PlanAttempt, Revision: h.Revision, Committer: h.Committer,
+	}
+}
+
+func copySubtask(s *jobpb.Subtask) *jobpb.Subtask {
+	return &jobpb.Subtask{
+		Chain: s.Chain, Index: s.Index, Attempt: s.Attempt, Worker: s.Worker, Incarnation: s.Incarnation,
+		Process: s.Process, State: s.State, Region: s.Region, StartedUs: s.StartedUs, EndedUs: s.EndedUs,
+	}
+}
+
+// index prepares the lookups of a plan, which must be valid.
+func index(p *jobpb.Plan) *planned {
+	d := &planned{plan: p, first: make([]int32, len(p.Chains)), slot: make([]int32, len(p.Chains))}
+	total := int32(0)
+	for i, c := range p.Chains {
+		d.first[i] = total
+		total += c.Parallelism
+	}
+	d.region = make([]int32, total)
+	for _, r := range p.Regions {
+		for _, s := range r.Subtasks {
+			for i := s.First; i < s.First+s.Count; i++ {
+				d.region[d.first[s.Chain]+i] = r.Index
+			}
+		}
+	}
+	groups := SlotGroups(p)
+	for i, g := range groups.Of {
+		d.slot[i] = groups.First[g]
+	}
+	return d
+}
+
+// Groups divides a plan's slots: those of group g are numbered from First[g] on, and subtask i of a chain lives in slot
+// First[Of[chain]]+i.
+type Groups struct {
+	Of    []int   // by chain
+	First []int32 // by group; one more at the end: the number of slots of the plan
+}
+
+// SlotGroups finds the slot groups of a plan. Chains of one group share slots; each group is as wide as its widest chain.
+func SlotGroups(p *jobpb.Plan) Groups {
+	g := Groups{Of: make([]int, len(p.Chains))}
+	number := map[string]int{}
+	var width []int32
+	for i, c := range p.Chains {
+		name := p.Graph.Operators[c.Operators[0]].SlotGroup
+		n, ok := number[name]
+		if !ok {
+			n = len(width)
+			number[name] = n
+			width = append(width, 0)
+		}
+		g.Of[i] = n
+		width[n] = max(width[n], c.Parallelism)
+	}
+	sum := int32(0)
+	for _, w := range width {
+		g.First = append(g.First, sum)
+		sum += w
+	}
+	g.First = append(g.First, sum)
+	return g
+}

@@ -1,0 +1,289 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sluiceio/sluice/proto/commandpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+func (e *jobEdit) startPlanning(c *commandpb.StartPlanning) Result {
+	h := e.j.head
+	if !e.in(jobpb.JobStatus_JOB_CREATED, jobpb.JobStatus_JOB_PLANNING) {
+		return e.wrongStatus()
+	}
+	if c.Attempt != h.PlanAttempt+1 {
+		return e.stale("attempt %d to plan follows %d", c.Attempt, h.PlanAttempt)
+	}
+	if w := e.t.Worker(c.Worker); w == nil || !e.t.Alive(c.Worker, w.Incarnation) {
+		return e.stale("worker %s is not alive", c.Worker)
+	}
+	e.become(jobpb.JobStatus_JOB_PLANNING)
+	h.PlanAttempt, h.Planner, h.Message = c.Attempt, c.Worker, ""
+	e.event("job-planning", fmt.Sprintf("attempt %d on worker %s", c.Attempt, c.Worker))
+	return applied(h.Id)
+}
+
+func (e *jobEdit) planJob(c *commandpb.PlanJob) Result {
+	h := e.j.head
+	if !e.in(jobpb.JobStatus_JOB_PLANNING) {
+		return e.wrongStatus()
+	}
+	if c.Attempt != h.PlanAttempt {
+		return e.stale("attempt %d to plan is over, %d runs", c.Attempt, h.PlanAttempt)
+	}
+	e.become(jobpb.JobStatus_JOB_WAITING)
+	h.Planner, h.Message = "", ""
+	e.j.plan = index(c.Plan)
+	e.t.note(changePlan, c.Plan)
+	e.createSubtasks()
+	e.createSources()
+	e.event("job-planned", fmt.Sprintf("%d subtasks in %d regions, %d slots", e.subtasks.v.len(), len(c.Plan.Regions), e.slots.v.len()))
+	return applied(h.Id)
+}
+
+// createSubtasks makes the execution graph: every subtask without an attempt, every region in its first epoch.
+func (e *jobEdit) createSubtasks() {
+	p := e.j.plan
+	subtasks := makeVec[*jobpb.Subtask](len(p.region)).edit()
+	regions := makeVec[regionRecord](len(p.plan.Regions)).edit()
+	for i := range p.plan.Regions {
+		regions.set(i, regionRecord{state: &jobpb.RegionState{Index: int32(i), Epoch: 1, Status: jobpb.RegionStatus_REGION_CREATED}})
+	}
+	for c, chain := range p.plan.Chains {
+		for i := range chain.Parallelism {
+			pos := int(p.first[c] + i)
+			r := p.region[pos]
+			subtasks.set(pos, &jobpb.Subtask{Chain: int32(c), Index: i, Region: r, State: jobpb.SubtaskState_SUBTASK_CREATED})
+			rec := regions.at(int(r))
+			rec.size++
+			regions.set(int(r), rec)
+		}
+	}
+	e.subtasks, e.regions = subtasks, regions
+	e.j.counts = [len(e.j.counts)]int32{jobpb.SubtaskState_SUBTASK_CREATED: int32(len(p.region))}
+	groups := SlotGroups(p.plan)
+	e.slots = makeVec[slot](int(groups.First[len(groups.First)-1])).edit()
+}
+
+// createSources makes an empty record for each operator without inputs.
+func (e *jobEdit) createSources() {
+	for i, o := range e.j.plan.plan.Graph.Operators {
+		if len(o.Inputs) > 0 {
+			continue
+		}
+		chain := chainOf(e.j.plan.plan, int32(i))
+		e.setSource(&Source{
+			job: e.j.ID(), operator: int32(i), chain: chain, region: e.j.plan.region[e.j.plan.first[chain]], regionEpoch: 1,
+			of: makeVec[[]int32](int(e.j.plan.plan.Chains[chain].Parallelism)),
+		})
+	}
+}
+
+func chainOf(p *jobpb.Plan, operator int32) int32 {
+	for _, c := range p.Chains {
+		for _, o := range c.Operators {
+			if o == operator {
+				return c.Index
+			}
+		}
+	}
+	return -1
+}
+
+// rejectPlan ends a job that never ran anything, so there is nothing to wait for.
+func (e *jobEdit) rejectPlan(c *commandpb.RejectPlan) Result {
+	h := e.j.head
+	if !e.in(jobpb.JobStatus_JOB_PLANNING) {
+		return e.wrongStatus()
+	}
+	if c.Attempt != h.PlanAttempt {
+		return e.stale("attempt %d to plan is over, %d runs", c.Attempt, h.PlanAttempt)
+	}
+	e.become(jobpb.JobStatus_JOB_FAILED)
+	h.Failure, h.EndedUs, h.Planner, h.Message = c.Failure, e.t.now, "", ""
+	e.addFailure(c.Failure)
+	e.event("job-failed", c.Failure.Code+": "+firstLine(c.Failure.Message))
+	return applied(h.Id)
+}
+
+func firstLine(s string) string {
+	for i := range len(s) {
+		if s[i] == '\n' {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// hold records what a job waits for. A restarting job may give its slots back; it then waits like any other.
+func (e *jobEdit) hold(c *commandpb.HoldJob) Result {
+	h := e.j.head
+	if !e.in(jobpb.JobStatus_JOB_CREATED, jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING) {
+		return e.wrongStatus()
+	}
+	if c.JobEpoch != h.Epoch {
+		return e.stale("job epoch is %d", h.Epoch)
+	}
+	release := c.Release && e.in(jobpb.JobStatus_JOB_RESTARTING)
+	if h.Message == c.Message && !release {
+		return e.stale("the job waits for this already")
+	}
+	if release {
+		e.become(jobpb.JobStatus_JOB_WAITING)
+		h.RestartAtUs = 0
+		e.releaseIdle()
+	}
+	if h.Message == "" && c.Message != "" {
+		e.event("job-waiting", c.Message)
+	}
+	h.Message = c.Message
+	return applied(h.Id)
+}
+
+// fail gives a job up: its attempts are stopped, then EndJob.
+func (e *jobEdit) fail(c *commandpb.FailJob) Result {
+	h := e.j.head
+	if Terminal(h.Status) || e.in(jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING) {
+		return e.wrongStatus()
+	}
+	if c.JobEpoch != h.Epoch {
+		return e.stale("job epoch is %d", h.Epoch)
+	}
+	e.become(jobpb.JobStatus_JOB_FAILING)
+	h.Failure = c.Cause
+	e.addFailure(c.Cause)
+	e.isolate()
+	e.event("job-failing", c.Cause.Code+": "+firstLine(c.Cause.Message))
+	return applied(h.Id)
+}
+
+// cancel ends a job because somebody asked for it. A job whose input is processed to the end only has its output to
+// commit: half of that may be visible already, so the commit goes on, and the cancel makes it give up at a deadline
+// instead of never.
+func (e *jobEdit) cancel() Result {
+	h := e.j.head
+	switch {
+	case Terminal(h.Status), e.in(jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING):
+		r := e.wrongStatus()
+		r.Code = CodeWrongStatus
+		return r
+	case h.Desired == jobpb.JobStatus_JOB_CANCELLED:
+		return e.stale("the cancel is known")
+	}
+	h.Desired = jobpb.JobStatus_JOB_CANCELLED
+	if e.in(jobpb.JobStatus_JOB_FINISHING) {
+		h.Message = "cancel asked for while the output is being committed"
+		e.event("job-cancel-requested", h.Message)
+		return applied(h.Id)
+	}
+	e.become(jobpb.JobStatus_JOB_CANCELLING)
+	h.Epoch++
+	e.isolate()
+	e.event("job-cancelling", "")
+	return applied(h.Id)
+}
+
+// deployCommitter issues a process that only commits, because no process of the job is left.
+func (e *jobEdit) deployCommitter(c *commandpb.DeployCommitter) Result {
+	h := e.j.head
+	if !e.in(jobpb.JobStatus_JOB_FINISHING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING) {
+		return e.wrongStatus()
+	}
+	if c.JobEpoch != h.Epoch || c.Replaces != h.Committer.GetProcess() {
+		return e.stale("job epoch is %d, committer is process %d", h.Epoch, h.Committer.GetProcess())
+	}
+	if len(e.j.output) == 0 {
+		return e.stale("there is no output to commit")
+	}
+	if !e.t.Alive(c.Worker, c.Incarnation) {
+		return e.stale("worker %s is not alive in incarnation %d", c.Worker, c.Incarnation)
+	}
+	e.t.nextProcess++
+	h.Committer = &jobpb.Committer{Worker: c.Worker, Incarnation: c.Incarnation, Process: e.t.nextProcess}
+	e.event("committer-deployed", "worker "+c.Worker)
+	return applied(h.Id)
+}
+
+// confirm forgets output that is visible, or was removed after a failure.
+func (e *jobEdit) confirm(c *commandpb.ConfirmCommits) Result {
+	h := e.j.head
+	if !e.in(jobpb.JobStatus_JOB_FINISHING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING) {
+		return e.wrongStatus()
+	}
+	if c.JobEpoch != h.Epoch {
+		return e.stale("job epoch is %d", h.Epoch)
+	}
+	n := e.dropOutput(func(x *jobpb.Committable) bool { return x.Checkpoint <= c.Checkpoint })
+	if n == 0 {
+		return e.stale("no output waits for checkpoint %d", c.Checkpoint)
+	}
+	kind := "output-committed"
+	if !e.in(jobpb.JobStatus_JOB_FINISHING) {
+		kind = "output-removed"
+	}
+	e.event(kind, fmt.Sprintf("%d parts", n))
+	return applied(h.Id)
+}
+
+// end makes the job terminal, once nothing of it can act any more.
+func (e *jobEdit) end(c *commandpb.EndJob) Result {
+	h := e.j.head
+	if c.JobEpoch != h.Epoch {
+		return e.stale("job epoch is %d", h.Epoch)
+	}
+	if len(e.j.output) > 0 && c.Note == "" {
+		return e.stale("%d parts of prepared output are not confirmed", len(e.j.output))
+	}
+	switch h.Status {
+	case jobpb.JobStatus_JOB_FINISHING:
+		if len(e.j.output) > 0 && h.Desired != jobpb.JobStatus_JOB_CANCELLED {
+			return e.stale("only a cancel gives up output of a job that has finished")
+		}
+		if len(e.j.output) > 0 {
+			e.become(jobpb.JobStatus_JOB_CANCELLED)
+		} else {
+			e.become(jobpb.JobStatus_JOB_FINISHED)
+		}
+	case jobpb.JobStatus_JOB_FAILING:
+		e.become(jobpb.JobStatus_JOB_FAILED)
+	case jobpb.JobStatus_JOB_CANCELLING:
+		e.become(jobpb.JobStatus_JOB_CANCELLED)
+	default:
+		return e.wrongStatus()
+	}
+	for _, s := range e.subtasks.v.all() {
+		if active(s.State) && e.t.Alive(s.Worker, s.Incarnation) {
+			return e.stale("attempt %d of subtask %d[%d] can still act on worker %s", s.Attempt, s.Chain, s.Index, s.Worker)
+		}
+	}
+	e.close(c.Note)
+	return applied(h.Id)
+}
+
+// close drops everything that only a living job needs.
+func (e *jobEdit) close(note string) {
+	h := e.j.head
+	for pos, s := range e.subtasks.v.all() {
+		if active(s.State) || s.State == jobpb.SubtaskState_SUBTASK_CREATED {
+			n := copySubtask(s)
+			n.State, n.EndedUs = jobpb.SubtaskState_SUBTASK_CANCELLED, e.t.now
+			e.replace(pos, n)
+		}
+	}
+	for i, r := range e.regions.v.all() {
+		if s := r.state.Status; s != jobpb.RegionStatus_REGION_FINISHED && s != jobpb.RegionStatus_REGION_STOPPED {
+			e.setRegion(i, jobpb.RegionStatus_REGION_STOPPED, r.state.Epoch)
+		}
+	}
+	e.releaseIdle()
+	e.dropOutput(func(*jobpb.Committable) bool { return true })
+	e.j.sources = nil
+	h.Committer, h.RestartAtUs, h.Message, h.EndedUs = nil, 0, note, e.t.now
+	message := note
+	if h.Status == jobpb.JobStatus_JOB_FAILED && h.Failure != nil {
+		message = h.Failure.Code + ": " + firstLine(h.Failure.Message)
+	}
+	e.event("job-"+strings.ToLower(StatusName(h.Status)), message)
+}

@@ -1,0 +1,167 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+// takeJob rebuilds the record of a job and everything that is derived from it.
+func (l *loader) takeJob(p *jobpb.Job) error {
+	v := &l.v
+	n, ok := numberOf(p.Id)
+	if !ok || n > v.nextJob || p.Spec == nil {
+		return fmt.Errorf("job %.100q has no valid number or no spec", p.Id)
+	}
+	if _, double := v.jobs.get(n); double {
+		return fmt.Errorf("job number %d is there twice", n)
+	}
+	if _, double := v.changed.get(p.Revision); double || p.Revision > v.index {
+		return fmt.Errorf("job %s has the revision %d of another job or of the future", p.Id, p.Revision)
+	}
+	if _, known := jobpb.JobStatus_name[int32(p.Status)]; !known || p.Status == jobpb.JobStatus_JOB_UNSPECIFIED {
+		return fmt.Errorf("job %s has status %d", p.Id, p.Status)
+	}
+	j := &Job{number: n, head: copyHead(p), failures: p.Failures, history: p.History, output: p.Committables}
+	if err := j.takePlan(p); err != nil {
+		return fmt.Errorf("job %s: %w", p.Id, err)
+	}
+	for i, s := range j.slots.all() {
+		if !s.granted {
+			if s.active > 0 {
+				return fmt.Errorf("job %s: attempts run in slot %d, which is not granted", p.Id, i)
+			}
+			continue
+		}
+		k := place(s.worker, s.incarnation)
+		used, _ := v.used.get(k)
+		v.used = v.used.put(k, used+1)
+	}
+	v.jobs = v.jobs.put(n, j)
+	v.changed = v.changed.put(p.Revision, n)
+	return nil
+}
+
+func (j *Job) takePlan(p *jobpb.Job) error {
+	if p.Plan == nil {
+		if len(p.Subtasks)+len(p.Regions)+len(p.Slots)+len(p.Committables) > 0 {
+			return errors.New("an execution graph without a plan")
+		}
+		return nil
+	}
+	if err := p.Plan.Validate(); err != nil {
+		return err
+	}
+	j.plan = index(p.Plan)
+	if len(p.Subtasks) != len(j.plan.region) || len(p.Regions) != len(p.Plan.Regions) {
+		return fmt.Errorf("%d subtasks and %d regions do not fit the plan", len(p.Subtasks), len(p.Regions))
+	}
+	regions := makeVec[regionRecord](len(p.Regions)).edit()
+	for i, r := range p.Regions {
+		if r == nil || r.Index != int32(i) {
+			return fmt.Errorf("region %d is missing or out of order", i)
+		}
+		regions.set(i, regionRecord{state: r})
+	}
+	groups := SlotGroups(p.Plan)
+	slots := makeVec[slot](int(groups.First[len(groups.First)-1])).edit()
+	for _, g := range p.Slots {
+		if g == nil || g.Slot < 0 || int(g.Slot) >= slots.v.len() || slots.at(int(g.Slot)).granted {
+			return errors.New("a slot grant that does not fit the plan")
+		}
+		slots.set(int(g.Slot), slot{worker: g.Worker, incarnation: g.Incarnation, granted: true})
+	}
+	j.subtasks = makeVec[*jobpb.Subtask](len(p.Subtasks))
+	if err := j.takeSubtasks(p, &regions, &slots); err != nil {
+		return err
+	}
+	j.regions, j.slots = regions.v, slots.v
+	return j.takeOutput()
+}
+
+func (j *Job) takeSubtasks(p *jobpb.Job, regions *vecEdit[regionRecord], slots *vecEdit[slot]) error {
+	subtasks := j.subtasks.edit()
+	pos := 0
+	for c, chain := range p.Plan.Chains {
+		for i := range chain.Parallelism {
+			s := p.Subtasks[pos]
+			if s == nil || s.Chain != int32(c) || s.Index != i || s.Region != j.plan.region[pos] || s.State < jobpb.SubtaskState_SUBTASK_CREATED || int(s.State) >= len(j.counts) {
+				return fmt.Errorf("subtask %d does not fit the plan", pos)
+			}
+			subtasks.set(pos, s)
+			j.counts[s.State]++
+			r := regions.at(int(s.Region))
+			r.size++
+			r.count(s.State, +1)
+			regions.set(int(s.Region), r)
+			if active(s.State) {
+				sl := slots.at(j.SlotOf(s.Chain, s.Index))
+				sl.active++
+				slots.set(j.SlotOf(s.Chain, s.Index), sl)
+			}
+			pos++
+		}
+	}
+	j.subtasks = subtasks.v
+	return nil
+}
+
+func (j *Job) takeOutput() error {
+	for _, c := range j.output {
+		if err := c.Validate(); err != nil {
+			return err
+		}
+		if !j.writes(c) {
+			return fmt.Errorf("output of %.100q[%d], which is not in the plan", c.Sink, c.Subtask)
+		}
+		j.outputBytes += outputSize(c)
+	}
+	return nil
+}
+
+// writes reports whether the plan has the subtask that prepared c.
+func (j *Job) writes(c *jobpb.Committable) bool {
+	for i, o := range j.plan.plan.Graph.Operators {
+		if o.Id == c.Sink {
+			_, ok := j.position(chainOf(j.plan.plan, int32(i)), c.Subtask)
+			return ok
+		}
+	}
+	return false
+}
+
+// takeSource attaches the record of a source to its job, which comes before it.
+func (l *loader) takeSource(p *jobpb.SourceState) error {
+	j := l.v.Job(p.Job)
+	if j == nil || j.plan == nil || p.Operator < 0 || int(p.Operator) >= len(j.plan.plan.Graph.Operators) || j.Source(p.Operator) != nil {
+		return fmt.Errorf("source %d of job %.100q: no such job or operator, or it is there twice", p.Operator, p.Job)
+	}
+	chain := chainOf(j.plan.plan, p.Operator)
+	s := &Source{
+		job: p.Job, operator: p.Operator, chain: chain, region: j.plan.region[j.plan.first[chain]], regionEpoch: p.RegionEpoch, complete: p.Complete,
+	}
+	if s.region != p.Region {
+		return fmt.Errorf("source %d of job %s: region %d, the plan says %d", p.Operator, p.Job, p.Region, s.region)
+	}
+	splits, owners, of := s.splits.edit(), s.owners.edit(), makeVec[[]int32](int(j.plan.plan.Chains[chain].Parallelism)).edit()
+	for _, x := range p.Splits {
+		if err := x.Validate(); err != nil {
+			return fmt.Errorf("source %d of job %s: %w", p.Operator, p.Job, err)
+		}
+		splits.push(x)
+		s.bytes += len(x.Data) + len(x.Id)
+	}
+	for i, a := range p.Assignments {
+		if a == nil || int(a.Split) != i || i >= len(p.Splits) || a.Subtask < 0 || int(a.Subtask) >= of.v.len() {
+			return fmt.Errorf("source %d of job %s: assignment %d does not fit", p.Operator, p.Job, i)
+		}
+		owners.push(a)
+		of.set(int(a.Subtask), append(of.at(int(a.Subtask)), a.Split))
+	}
+	s.splits, s.owners, s.of = splits.v, owners.v, of.v
+	next := *j
+	next.sources = append(j.sources[:len(j.sources):len(j.sources)], s)
+	l.v.jobs = l.v.jobs.put(j.number, &next)
+	return nil
+}
