@@ -40,16 +40,16 @@ func (s Status) String() string {
 
 // Codes of results that clients see. They are stable.
 const (
-	CodeRequestReused  = "E050" // the request id stands for another request
-	CodeRequestExpired = "E051" // the request id is older than the cluster remembers
-	CodeNoJob          = "E052" // no such job
-	CodeNoArtifact     = "E053" // the artifact is not stored
-	CodeWrongStatus    = "E054" // the job's status does not allow it
-	CodeMalformed      = "E055" // the command is malformed
-	CodeNoWorker       = "E056" // no such worker
-	CodeNewer          = "E057" // the command is newer than this binary
-	CodeFull           = "E058" // the cluster cannot keep more of it
-	CodeInUse          = "E059" // the artifact is still needed
+	CodeRequestReused  = "E100" // the request id stands for another request
+	CodeRequestExpired = "E101" // the request id is older than the cluster remembers
+	CodeNoJob          = "E102" // no such job
+	CodeNoArtifact     = "E103" // the artifact is not stored
+	CodeWrongStatus    = "E104" // the job's status does not allow it
+	CodeMalformed      = "E105" // the command is malformed
+	CodeNoWorker       = "E106" // no such worker
+	CodeNewer          = "E107" // the command is newer than this binary
+	CodeFull           = "E108" // the cluster cannot keep more of it
+	CodeInUse          = "E109" // the artifact is still needed
 )
 
 // Result is the answer to one command: equal on every coordinator and part of the hash chain.

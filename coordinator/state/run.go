@@ -335,8 +335,8 @@ func (e *jobEdit) settleRegion(i int) {
 
 // Codes of failures that the facts themselves find.
 const (
-	CodeNoReason  = "E077" // an attempt ended without a reason
-	CodeBadOutput = "E074" // prepared output that cannot be kept
+	CodeNoReason  = "E117" // an attempt ended without a reason
+	CodeBadOutput = "E118" // prepared output that cannot be kept
 )
 
 // restart fences the attempts of regions and lets them wait for their next ones. Their prepared output is void; a
