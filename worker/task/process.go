@@ -2,10 +2,16 @@ package task
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
@@ -15,11 +21,12 @@ import (
 // belong to the host.
 type Host interface {
 	// Update reports RUNNING once and then one of FINISHED, FAILED or CANCELLED, for each attempt that was deployed. An
-	// attempt that is deployed again after its end repeats its last one.
+	// attempt that is deployed again repeats its last report.
 	Update(u *taskpb.SubtaskUpdate)
 	// SplitsDiscovered reports what the enumerator of a source has found, in order.
 	SplitsDiscovered(d *taskpb.SplitsDiscovered)
-	// RequestSplits asks for more splits; asked again every second until Process.AssignSplits brings news, so it need not be kept.
+	// RequestSplits asks for more splits. It is asked again every second until Process.AssignSplits brings an answer,
+	// so the host need not keep it.
 	RequestSplits(r *taskpb.SplitRequest)
 	// Failed reports what only the end of the whole process can cure: user code that does not return after its attempt
 	// was stopped. A goroutine cannot be killed; the host ends the process. At most once per attempt.
@@ -34,41 +41,171 @@ type Config struct {
 	Process uint64 // number issued by the coordinator; 0 in an embedded job
 	// Network carries the edges between subtasks. The host runs it, for longer than the Process.
 	Network *shuffle.Network
-	Log     hclog.Logger
+	Log     hclog.Logger // nil: none
 	Host    Host
 	// StopTimeout is how long an attempt may take to stop before Host.Failed; DefaultStopTimeout if zero.
 	StopTimeout time.Duration
 }
 
-// DefaultStopTimeout leaves time for connectors that have to close what they have open.
+// DefaultStopTimeout leaves time for connectors to close what they have open.
 const DefaultStopTimeout = 10 * time.Second
 
-// Process holds all subtasks of one job in one operating system process: a task process, or the embedded job.
+// Validate reports every fault at once.
+func (c *Config) Validate() error {
+	var errs []error
+	if err := c.Program.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Job == "" {
+		errs = append(errs, errors.New("no job id"))
+	}
+	if c.Network == nil {
+		errs = append(errs, errors.New("no network"))
+	}
+	if c.Host == nil {
+		errs = append(errs, errors.New("no host"))
+	}
+	if c.StopTimeout < 0 {
+		errs = append(errs, errors.New("negative stop timeout"))
+	}
+	return errors.Join(errs...)
+}
+
+// Process holds the subtasks of one job in one operating system process: a task process, or the embedded job.
+//
+// It is a table of attempts under fences. The newest attempt of every subtask stays in the table after its end, so
+// that a deployment that arrives twice, or late, starts nothing a second time. An attempt that is replaced is stopped
+// and waited for by the one that replaces it, outside the lock: two attempts of a region never run at once in a
+// process, and Deploy never blocks.
 type Process struct {
-	cfg Config
+	cfg        Config
+	log        hclog.Logger
+	committing chan struct{} // holds the running Commit
+
+	mu struct {
+		sync.Mutex
+		group    *run.Group // nil before Run. Lock order: mu before the group's own.
+		closed   bool       // Run is over; nothing starts any more
+		parked   []*attempt // deployed before Run
+		jobEpoch uint64
+		regions  map[int32]*fence
+		newest   map[subtaskID]*attempt
+		running  map[*attempt]string // those that have not ended, with the header of their goroutine
+	}
+}
+
+// fence is what a process knows about the epochs of one region.
+type fence struct {
+	epoch     uint64 // highest seen
+	cancelled uint64 // highest that was cancelled: nothing of it starts any more
 }
 
 // NewProcess checks the configuration and the program. Nothing runs before Run.
-func NewProcess(cfg Config) (*Process, error) { return &Process{cfg: cfg}, nil }
+func NewProcess(cfg Config) (*Process, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("task process: %w", err)
+	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	if cfg.StopTimeout == 0 {
+		cfg.StopTimeout = DefaultStopTimeout
+	}
+	p := &Process{cfg: cfg, log: cfg.Log.Named("task").With("job", cfg.Job), committing: make(chan struct{}, 1)}
+	p.mu.regions = map[int32]*fence{}
+	p.mu.newest = map[subtaskID]*attempt{}
+	p.mu.running = map[*attempt]string{}
+	return p, nil
+}
 
-// Run runs what is deployed until ctx ends, then cancels every attempt and returns when the last one has ended.
-func (p *Process) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+// Run runs what is deployed, before or meanwhile, until ctx ends; then it stops every attempt and returns when the
+// last one has ended. It is called once.
+func (p *Process) Run(ctx context.Context) error {
+	g := run.NewGroup(ctx, "task")
+	p.mu.Lock()
+	if p.mu.group != nil {
+		p.mu.Unlock()
+		return errors.New("task process: Run called twice")
+	}
+	p.mu.group = g
+	for _, a := range p.mu.parked {
+		g.Go(a.name(), a.run)
+	}
+	p.mu.parked = nil
+	p.mu.Unlock()
 
-// Deploy starts the subtasks of d. Idempotent: an attempt that is known already is left alone (one that has ended
-// repeats its report); a newer epoch of a region first stops the older attempts of the region and waits for them. It
-// returns at once; what becomes of the attempts is reported through the Host. An error means that nothing of d was
-// started: the message is invalid, the plan is not the one of this binary, or (ErrStale) it is older than what is
-// known here. Failure(err) is the report for the coordinator.
-func (p *Process) Deploy(d *taskpb.Deployment) error { return nil }
+	<-g.Context().Done()
+	p.mu.Lock()
+	p.mu.closed = true
+	p.mu.Unlock()
+	return g.Wait()
+}
 
-// Cancel stops attempts. Idempotent; their end is reported through the Host.
-func (p *Process) Cancel(c *taskpb.Cancel) {}
+// begin gives a started attempt the means to be stopped.
+func (p *Process) begin(a *attempt, cancel context.CancelCauseFunc) {
+	p.mu.Lock()
+	a.cancel = cancel
+	cause := a.cause
+	p.mu.Unlock()
+	if cause != nil {
+		cancel(cause)
+	}
+}
+
+// tag notes which goroutine runs the subtask.
+func (p *Process) tag(a *attempt, header string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.running[a] = header
+}
+
+func (p *Process) tagOf(a *attempt) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.running[a]
+}
+
+// end reports the last of an attempt.
+func (p *Process) end(a *attempt, err error) {
+	u := a.outcome(err)
+	p.mu.Lock()
+	delete(p.mu.running, a)
+	p.mu.Unlock()
+	p.report(a, u)
+	args := []any{"task", a.name(), "attempt", a.sub.Attempt, "state", u.State.String()}
+	if err != nil {
+		p.log.Error("attempt failed", append(args, "error", err)...)
+		return
+	}
+	p.log.Debug("attempt ended", args...)
+}
+
+// report completes u, keeps it as the attempt's last word, and gives it to the host.
+func (p *Process) report(a *attempt, u *taskpb.SubtaskUpdate) {
+	u.Chain, u.Index, u.Attempt = a.sub.Chain, a.sub.Index, a.sub.Attempt
+	u.Region, u.RegionEpoch = a.sub.Region, a.sub.RegionEpoch
+	p.mu.Lock()
+	a.last = u
+	p.mu.Unlock()
+	p.cfg.Host.Update(proto.CloneOf(u))
+}
+
+func (p *Process) slog() *slog.Logger { return slog.New(newLogHandler(p.cfg.Log)) }
 
 // AssignSplits gives a source the splits that it asked for. A message for another attempt is dropped.
-func (p *Process) AssignSplits(a *taskpb.AssignSplits) {}
-
-// Commit makes prepared sink output visible, or removes it. It blocks until done or until ctx ends, and runs one call at a time.
-func (p *Process) Commit(ctx context.Context, c *taskpb.Commit) *taskpb.CommitResult { return nil }
-
-// Sample is the counters of every attempt that runs, and the memory of the process.
-func (p *Process) Sample() *taskpb.Sample { return nil }
+func (p *Process) AssignSplits(m *taskpb.AssignSplits) {
+	if err := m.Validate(); err != nil {
+		p.log.Warn("split assignment refused", "error", err)
+		return
+	}
+	p.mu.Lock()
+	a := p.mu.newest[subtaskID{m.Chain, m.Index}]
+	p.mu.Unlock()
+	if m.Job != p.cfg.Job || a == nil || a.sub.Attempt != m.Attempt || a.sub.RegionEpoch != m.RegionEpoch || a.plan().Operators[0] != m.Operator {
+		p.log.Debug("stale split assignment dropped", "attempt", m.Attempt)
+		return
+	}
+	if !a.mail.post(letter{assign: m}) {
+		p.log.Warn("mailbox full, split assignment dropped", "task", a.name(), "attempt", m.Attempt) // it will ask again
+	}
+}

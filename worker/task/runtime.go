@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/sluiceio/sluice/connector"
@@ -11,16 +12,23 @@ import (
 // Cursor is where the loop of a subtask stands. All operators of the subtask share one.
 type Cursor struct {
 	// At is the event time of the record in flight. The head of the chain sets it before each Push. An operator that
-	// emits with another time (a window result) sets it before it emits; nothing relies on it being put back, because
-	// the head sets it again and OnWatermark starts with any.
+	// emits with another time (a window result) sets it before it emits; if it does so while it handles a record, it
+	// puts the old time back. OnWatermark and Finish may leave any time behind.
 	At element.Time
-	// Watermark is the last one passed to the operators of the subtask.
+	// Watermark is the last one that was passed to the operators.
 	Watermark element.Time
-	// Counters of the subtask that operators add to: plain integers of its goroutine.
+	// Counters of the subtask that only operators can count.
 	Counters Counters
+
+	skipped int64
+	sent    int64 // records that left the subtask: through an edge or into a sink
+	fault   *Fault
+	where   func() string // position of the record in flight; nil: unknown
+	alarm   func(time.Time)
+	skipLog time.Time // of the last record that was reported as skipped
 }
 
-// Counters are what only operators can count. They are published once per batch.
+// Counters are plain integers of the goroutine of the subtask. They are published once per batch.
 type Counters struct {
 	Late       int64 // records dropped because their window had closed
 	Replayed   int64 // records processed again after a restore
@@ -35,7 +43,7 @@ type KeyGroups struct{ First, End int }
 func (k KeyGroups) Contains(g int) bool { return k.First <= g && g < k.End }
 
 // Runtime is what one operator of one subtask knows about its surroundings. It belongs to the goroutine of the
-// subtask. The fields do not change while the attempt lives; those of Cursor do.
+// subtask. Its fields do not change while the attempt lives; those of Cursor do.
 type Runtime struct {
 	*Cursor
 	// Ctx ends when the attempt has to stop. User code that blocks must watch it.
@@ -49,20 +57,89 @@ type Runtime struct {
 	// KeyGroups are those whose keys reach this subtask through a keyed exchange.
 	KeyGroups KeyGroups
 
-	shared any
-	err    error
+	shared  any
+	ports   map[string][]any // side outputs: the pushes of their consumers
+	branch  int              // which consumer of several is at work
+	wake    time.Time        // of WakeAt; zero: none
+	prepare []connector.Committable
 }
 
-// Fail reports an error of user code, or of a connector, that must end the attempt. The loop looks at it once per
-// batch: the records of the batch that follow still arrive. The first error wins, with the position of its record.
-func (rt *Runtime) Fail(err error) {
-	if rt.err == nil {
-		rt.err = err
+// NewRuntime is the surroundings of a single operator outside a Process, for harnesses: subtask 0 of 1, without side
+// outputs. WakeAt does nothing. Err tells what Fail was called with.
+func NewRuntime(ctx context.Context, operator string) *Runtime {
+	return &Runtime{
+		Cursor:         &Cursor{At: element.MinTime, Watermark: element.MinTime},
+		Ctx:            ctx,
+		Task:           &connector.Task{Job: "harness", Operator: operator, Parallelism: 1, Attempt: 1, Log: slog.New(slog.DiscardHandler)},
+		Now:            time.Now,
+		MaxParallelism: 256,
+		KeyGroups:      KeyGroups{0, 256},
 	}
 }
 
-// Skip reports a record that an error policy has dropped: counted, and logged at a bounded rate.
-func (rt *Runtime) Skip(err error) {}
+// Fail reports an error of user code that must end the attempt. The loop looks at it once per batch: the records of
+// the batch that follow still arrive. The first error wins, with the position of its record.
+func (rt *Runtime) Fail(err error) { rt.fail(err, CodeUser) }
+
+// fail is Fail with the code of the part that failed.
+func (rt *Runtime) fail(err error, code string) {
+	if rt.fault != nil || err == nil {
+		return
+	}
+	f := *fault(err, code, rt.Task.Operator)
+	if f.Position == "" {
+		f.Position = rt.position()
+	}
+	rt.fault = &f
+}
+
+// Err is the first error that any operator of the subtask has reported.
+func (c *Cursor) Err() error {
+	if c.fault == nil {
+		return nil
+	}
+	return c.fault
+}
+
+// skipLogEvery bounds how often a skipped record is logged; all are counted.
+const skipLogEvery = time.Second
+
+// Skip reports a record that an error policy has dropped: it is counted, and logged once per second at most.
+func (rt *Runtime) Skip(err error) { rt.skipAt(err, rt.position()) }
+
+func (rt *Runtime) skipAt(err error, position string) {
+	rt.skipped++
+	now := rt.Now()
+	if now.Sub(rt.skipLog) < skipLogEvery {
+		return
+	}
+	rt.skipLog = now
+	rt.Task.Log.Warn("record skipped", "error", err, "position", position, "skipped", rt.skipped)
+}
+
+// position is the place of the record in flight, or of the event that is being handled.
+func (c *Cursor) position() string {
+	if c.where == nil {
+		return ""
+	}
+	return c.where()
+}
+
+// Waker is an Operator that works by the clock.
+type Waker interface {
+	// OnTime is called at or soon after the time that Runtime.WakeAt has set, once for each time set. The operator may
+	// emit.
+	OnTime(now time.Time) error
+}
+
+// WakeAt asks the loop to call the operator's OnTime (see Waker), at t or soon after. It replaces the time asked for
+// before.
+func (rt *Runtime) WakeAt(t time.Time) {
+	rt.wake = t
+	if rt.alarm != nil {
+		rt.alarm(t)
+	}
+}
 
 // Shared is the value that the stages of one operator with several inputs have in common: the first call makes it,
 // later calls of the same attempt return it. S must be the same in all of them.
@@ -77,7 +154,12 @@ func Shared[S any](rt *Runtime, make func() (S, error)) (S, error) {
 	return s, err
 }
 
-// SideOutput is where the operator emits to its side output of this name. Without a consumer it drops.
+// SideOutput is where the operator emits to its side output of this name, to be called while it is built. Without a
+// consumer it drops.
 func SideOutput[T any](rt *Runtime, port string) (Push[T], error) {
-	return output[T](rt, nil)
+	outs := rt.ports[port]
+	if len(outs) == 1 {
+		return output[T](rt, outs[0])
+	}
+	return output[T](rt, outs)
 }

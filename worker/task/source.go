@@ -1,6 +1,8 @@
 package task
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"github.com/sluiceio/sluice/connector"
@@ -61,8 +63,10 @@ type SourceOptions[T any] struct {
 type SourceHead interface {
 	// Bounded says whether the source ends by itself.
 	Bounded() bool
-	// sealed: sources are made by NewSource.
-	sealed()
+	// open starts the reader of one subtask.
+	open(c sourceConfig) (head, error)
+	// enumerator starts split discovery.
+	enumerator(ctx context.Context, parallelism int) (connector.Enumerator, error)
 }
 
 // NewSource erases a source. It opens nothing.
@@ -75,5 +79,97 @@ type source[T any] struct {
 	opts SourceOptions[T]
 }
 
+// sourceConfig is what the head of a source needs from its surroundings.
+type sourceConfig struct {
+	rt    *Runtime
+	chain *chain
+	mail  *mailbox
+	out   []any // pushes of the consumers
+	// request asks for splits beyond the have that were received.
+	request func(have int)
+}
+
 func (s *source[T]) Bounded() bool { return s.src.Bounded() }
-func (s *source[T]) sealed()       {}
+
+func (s *source[T]) enumerator(ctx context.Context, parallelism int) (connector.Enumerator, error) {
+	return s.src.OpenEnumerator(ctx, parallelism, nil)
+}
+
+func (s *source[T]) open(c sourceConfig) (_ head, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v, c.rt.Task.Operator, "while the source was opened")
+		}
+	}()
+	var out any = c.out
+	if len(c.out) == 1 {
+		out = c.out[0]
+	}
+	push, err := output[T](c.rt, out)
+	if err != nil {
+		return nil, err
+	}
+	rd, err := s.src.OpenReader(c.rt.Ctx, c.rt.Task)
+	if err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	h := &sourceHead[T]{sourceConfig: c, rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: newMerger(1)}
+	switch s.opts.Watermarks {
+	case WatermarksBounded:
+		h.marking = true
+	case WatermarksAuto:
+		h.marking = s.opts.EventTime != nil
+	case WatermarksPerRecord:
+		h.marking, h.perRecord = true, true
+	}
+	if !h.marking {
+		h.silence()
+	}
+	return h, nil
+}
+
+// limits of polling.
+const (
+	// askAgain is how long a request for splits may stay unanswered: the answer may be lost with a leader.
+	askAgain = time.Second
+	// emptyPoll is how long a reader rests that has returned nothing although nobody interrupted it.
+	emptyPoll = time.Millisecond
+	// markEvery is the least time between two watermarks of a source.
+	markEvery = time.Millisecond
+)
+
+// unassigned is the input of a source's merger that stands for splits that it may still get. While a bounded source
+// may get more, that input has promised nothing: a split yet to come may hold the oldest record of all. An unbounded
+// source is judged by the splits that it reads.
+const unassigned = 0
+
+// sourceHead reads the splits of one subtask.
+type sourceHead[T any] struct {
+	sourceConfig
+	rd      connector.Reader[T]
+	opts    SourceOptions[T]
+	push    Push[T]
+	bounded bool
+	marking bool // makes watermarks
+	perRecord bool
+
+	recs connector.Records[T]
+	at   int // the record in flight
+	poll struct {
+		ctx       context.Context
+		cancel    context.CancelFunc
+		emptyFrom time.Time // of the last empty poll; zero: the last one was not
+	}
+
+	have   int  // splits received
+	asked  time.Time // of the last request; zero: none is open
+	noMore bool // no split will come
+	dry    bool // every split received is finished
+	count  int64
+
+	marks  *merger        // over unassigned and, one further, each split
+	newest []element.Time // by split: largest time seen
+	active []time.Time    // by split: of the last record; only with IdleAfter
+	start  time.Time      // when it began to wait for its first split
+	marked time.Time      // of the last watermark
+}

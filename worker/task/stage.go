@@ -1,6 +1,9 @@
 package task
 
-import "fmt"
+import (
+	"fmt"
+	"reflect"
+)
 
 // Push is the typed inside of a chain: a call hands over one record, whose event time is Cursor.At. It returns when
 // every operator of the chain behind it is done with the record.
@@ -47,10 +50,10 @@ func output[T any](rt *Runtime, out any) (Push[T], error) {
 }
 
 func typeMismatch[T any](out any) error {
-	return fmt.Errorf("wiring: the operator emits %T, its consumer takes %T", *new(T), out)
+	return fmt.Errorf("the operator emits %v, its consumer is a %T", reflect.TypeFor[T](), out)
 }
 
-// fanOut hands each record to several consumers, in order.
+// fanOut hands each record to several consumers, in order. It notes which one is at work, for Fault.Operator.
 func fanOut[T any](rt *Runtime, outs []any) (Push[T], error) {
 	pushes := make([]Push[T], len(outs))
 	for i, o := range outs {
@@ -68,16 +71,15 @@ func fanOut[T any](rt *Runtime, outs []any) (Push[T], error) {
 	case 2:
 		a, b := pushes[0], pushes[1]
 		return func(v T) {
-			at := rt.At
+			rt.branch = 0
 			a(v)
-			rt.At = at
+			rt.branch = 1
 			b(v)
 		}, nil
 	}
 	return func(v T) {
-		at := rt.At
-		for _, p := range pushes {
-			rt.At = at
+		for i, p := range pushes {
+			rt.branch = i
 			p(v)
 		}
 	}, nil

@@ -1,0 +1,202 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+)
+
+// subtaskID is one parallel instance of a chain.
+type subtaskID struct{ chain, index int32 }
+
+// attempt is one try to run a subtask.
+type attempt struct {
+	proc      *Process
+	topo      *topology
+	sub       *taskpb.SubtaskDeployment
+	jobEpoch  uint64
+	locations map[subtaskID]*taskpb.Location
+	timeout   time.Duration // buffer.timeout
+	older     []*attempt    // attempts that this one supersedes: it starts when they have ended
+	mail      *mailbox
+	meter     *meter
+	done      chan struct{} // closed when it has ended and reported
+
+	// Guarded by Process.mu.
+	cancel context.CancelCauseFunc // nil before run
+	cause  error                   // why it has to stop; nil: it has not
+	last   *taskpb.SubtaskUpdate   // its last report
+
+	// Owned by the goroutine of the subtask until that has ended.
+	finished     bool
+	committables []*jobpb.Committable
+	goroutine    string // header of its stack
+}
+
+// Reasons to stop an attempt.
+var (
+	errCancelled  = errors.New("cancelled")
+	errSuperseded = errors.New("superseded by a newer attempt")
+)
+
+func (a *attempt) id() subtaskID      { return subtaskID{a.sub.Chain, a.sub.Index} }
+func (a *attempt) index() int         { return int(a.sub.Index) }
+func (a *attempt) plan() *jobpb.Chain { return a.topo.plan.Chains[a.sub.Chain] }
+func (a *attempt) name() string {
+	return fmt.Sprintf("%s[%d]#%d", a.plan().Name, a.sub.Index, a.sub.Attempt)
+}
+
+// run is the life of the attempt, from waiting for the ones before it to its last report. It always returns nil: a
+// failure is reported, and does not end the other attempts of the process.
+func (a *attempt) run(parent context.Context) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	a.proc.begin(a, cancel)
+	for _, o := range a.older {
+		// Also when this attempt is cancelled meanwhile: a third one may wait for this one and must not meet the first.
+		<-o.done
+	}
+	a.older = nil
+	var err error
+	if ctx.Err() == nil {
+		err = a.work(ctx)
+	}
+	a.proc.end(a, err)
+	close(a.done)
+	return nil
+}
+
+// work runs the loop of the subtask and its enumerators, and waits for both.
+func (a *attempt) work(ctx context.Context) error {
+	g := run.NewGroup(ctx, a.name())
+	g.Go("loop", func(ctx context.Context) error {
+		if err := a.subtask(ctx); err != nil {
+			return err
+		}
+		g.Stop() // nobody asks the enumerators any more
+		return nil
+	})
+	for _, op := range a.sub.Enumerate {
+		g.Go("enumerate", func(ctx context.Context) error { return a.enumerate(ctx, op) })
+	}
+	ended := make(chan struct{})
+	watch := run.NewGroup(context.WithoutCancel(ctx), a.name())
+	watch.Go("watch", func(context.Context) error {
+		a.watch(g.Context(), ended)
+		return nil
+	})
+	err := g.Wait()
+	close(ended)
+	return errors.Join(err, watch.Wait())
+}
+
+// watch reports an attempt that does not stop when it has to. Nothing in this process can end it: the host ends the
+// process.
+func (a *attempt) watch(ctx context.Context, ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-ctx.Done():
+	}
+	t := time.NewTimer(a.proc.cfg.StopTimeout)
+	defer t.Stop()
+	select {
+	case <-ended:
+	case <-t.C:
+		f := a.failure(&Fault{
+			Kind: jobpb.FailureKind_FAILURE_USER, Code: CodeStuck, Stack: a.stackOf(),
+			Err: fmt.Errorf("%s did not return within %v after it was told to stop (%w)", a.name(), a.proc.cfg.StopTimeout, context.Cause(ctx)),
+		})
+		a.proc.log.Error("attempt does not stop", "task", a.name(), "attempt", a.sub.Attempt)
+		a.proc.cfg.Host.Failed(f)
+	}
+}
+
+// subtask runs on the goroutine that owns the subtask.
+func (a *attempt) subtask(ctx context.Context) error {
+	a.proc.tag(a, goroutineHeader())
+	if err := a.abortLeftovers(ctx); err != nil {
+		return err
+	}
+	w := &wiring{attempt: a, ctx: ctx, cur: newCursor(), log: a.logger(), mail: a.mail}
+	parts, err := w.wire()
+	if err != nil {
+		return err
+	}
+	a.meter.outlets = parts.chain.outlets
+	l := newLoop(ctx, parts, a.mail, a.meter, a.timeout)
+	a.proc.report(a, &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_RUNNING})
+	err = l.run()
+	if err == nil {
+		a.committables = parts.chain.committables()
+		err = parts.chain.closeOutlets(nil)
+		a.finished = err == nil
+	} else {
+		a.quietly("close edges", parts.chain.closeOutlets(err))
+	}
+	a.quietly("close inputs", parts.head.close(err))
+	a.quietly("close operators", parts.chain.closeOperators())
+	l.meter.publish(l)
+	return err
+}
+
+// quietly logs an error of closing: what happened before it decides about the attempt.
+func (a *attempt) quietly(step string, err error) {
+	if err != nil {
+		a.proc.log.Warn("closing failed", "step", step, "task", a.name(), "attempt", a.sub.Attempt, "error", err)
+	}
+}
+
+// outcome is the last report, after work has returned err.
+func (a *attempt) outcome(err error) *taskpb.SubtaskUpdate {
+	switch {
+	case err != nil:
+		return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_FAILED, Failure: a.failure(fault(err, CodeUser, ""))}
+	case a.finished:
+		return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_FINISHED, Committables: a.committables}
+	}
+	return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_CANCELLED}
+}
+
+// failure is f with the identity of this attempt.
+func (a *attempt) failure(f *Fault) *jobpb.Failure {
+	m := Failure(f)
+	m.Chain, m.Index, m.Attempt, m.Worker = a.sub.Chain, a.sub.Index, a.sub.Attempt, a.proc.cfg.Worker
+	return m
+}
+
+func (a *attempt) logger() *slog.Logger {
+	return slog.New(newLogHandler(a.proc.cfg.Log)).With("task", a.name(), "attempt", a.sub.Attempt)
+}
+
+// goroutineHeader is how a dump of all stacks names the calling goroutine: "goroutine 42 [".
+func goroutineHeader() string {
+	var buf [64]byte
+	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "[")
+	return head + "["
+}
+
+// stackOf is where the goroutine of the subtask stands now.
+func (a *attempt) stackOf() string {
+	const enough = 4 << 20
+	header := a.proc.tagOf(a)
+	if header == "" {
+		return ""
+	}
+	buf := make([]byte, enough)
+	for block := range bytes.SplitSeq(buf[:runtime.Stack(buf, true)], []byte("\n\n")) {
+		if bytes.HasPrefix(block, []byte(header)) {
+			return string(block)
+		}
+	}
+	return ""
+}

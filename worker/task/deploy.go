@@ -1,0 +1,273 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+)
+
+var (
+	// ErrClosed is a deployment after the end of Run.
+	ErrClosed = errors.New("the task process has ended")
+	// ErrStale is a deployment of which everything is older than what is known here. It asks for no report: whoever sent it
+	// has been replaced, or is about to learn better.
+	ErrStale = errors.New("the deployment is stale")
+)
+
+// Deploy starts the subtasks of d. Idempotent: an attempt that is known already repeats its last report, and nothing
+// else happens; a newer epoch of a region stops the older attempts of the region first and waits for them; what is
+// older than something known is dropped. Deploy itself returns at once: what becomes of the attempts is reported
+// through the Host. An error means that nothing of d was started: it is older than what is known here (ErrStale), or
+// invalid, or its plan is not the one of this binary. Of the latter two Failure(err) is the report for the coordinator.
+func (p *Process) Deploy(d *taskpb.Deployment) error {
+	draft, err := p.draft(d)
+	if err != nil {
+		return fmt.Errorf("deploy to job %s: %w", p.cfg.Job, err)
+	}
+	t, err := p.install(draft)
+	if err != nil {
+		return err
+	}
+	for _, a := range t.stop {
+		a.cancel(errSuperseded)
+	}
+	for _, u := range t.repeat {
+		p.cfg.Host.Update(proto.CloneOf(u))
+	}
+	return nil
+}
+
+// draft is a checked deployment.
+type draft struct {
+	d         *taskpb.Deployment
+	topo      *topology
+	locations map[subtaskID]*taskpb.Location
+	timeout   time.Duration
+}
+
+func (p *Process) draft(d *taskpb.Deployment) (*draft, error) {
+	if err := d.Validate(); err != nil {
+		return nil, err
+	}
+	if d.Job != p.cfg.Job || d.Process != p.cfg.Process {
+		return nil, fmt.Errorf("it is for process %d of job %s, this is process %d of job %s", d.Process, d.Job, p.cfg.Process, p.cfg.Job)
+	}
+	d = proto.CloneOf(d)
+	topo, err := newTopology(p.cfg.Program, d.Plan)
+	if err != nil {
+		return nil, err
+	}
+	f := &draft{d: d, topo: topo, locations: map[subtaskID]*taskpb.Location{}, timeout: defaultBufferTimeout}
+	if s, ok := d.Settings[settingBufferTimeout]; ok {
+		if f.timeout, err = time.ParseDuration(s); err != nil || f.timeout < 0 || f.timeout > maxBufferTimeout {
+			return nil, fatal(CodeSetting, "setting %s: %q is not a duration from 0 to %v", settingBufferTimeout, s, maxBufferTimeout)
+		}
+	}
+	for _, l := range d.Locations {
+		f.locations[subtaskID{l.Chain, l.Index}] = l
+	}
+	for _, s := range d.Subtasks {
+		if err := f.check(s); err != nil {
+			return nil, fmt.Errorf("chain %d, subtask %d: %w", s.Chain, s.Index, err)
+		}
+	}
+	return f, nil
+}
+
+// The setting buffer.timeout bounds how long a record waits in a buffer.
+const (
+	settingBufferTimeout = "buffer.timeout"
+	defaultBufferTimeout = 2 * time.Millisecond
+	maxBufferTimeout     = time.Minute
+)
+
+// check: the subtask stands in the plan, and everything that it exchanges records with is somewhere.
+func (f *draft) check(s *taskpb.SubtaskDeployment) error {
+	chains := f.topo.plan.Chains
+	if !inRange(s.Chain, len(chains)) || !inRange(s.Index, int(chains[s.Chain].Parallelism)) {
+		return errors.New("is not in the plan")
+	}
+	for _, op := range s.Enumerate {
+		if !inRange(op, len(f.topo.prog.Nodes)) || chains[s.Chain].Operators[0] != op || f.topo.prog.Nodes[op].Source == nil {
+			return fmt.Errorf("cannot discover the splits of operator %d", op)
+		}
+	}
+	for _, e := range f.topo.plan.Edges {
+		producers, consumers := int(chains[e.FromChain].Parallelism), int(chains[e.ToChain].Parallelism)
+		if e.FromChain == s.Chain {
+			if err := f.located(e.ToChain, consumersOf(e.Partitioner, int(s.Index), producers, consumers)); err != nil {
+				return err
+			}
+		}
+		if e.ToChain == s.Chain {
+			if err := f.located(e.FromChain, producersOf(e.Partitioner, int(s.Index), producers, consumers)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (f *draft) located(chain int32, s span) error {
+	for i := s.first; i < s.end; i++ {
+		if f.locations[subtaskID{chain, int32(i)}] == nil {
+			return fmt.Errorf("nothing says where subtask %d of chain %d is", i, chain)
+		}
+	}
+	return nil
+}
+
+// turn is what has to happen outside the lock.
+type turn struct {
+	stop   []*attempt
+	repeat []*taskpb.SubtaskUpdate
+}
+
+// install enters the attempts of a draft and starts them.
+func (p *Process) install(f *draft) (turn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var t turn
+	if p.mu.closed {
+		return t, ErrClosed
+	}
+	if f.d.JobEpoch < p.mu.jobEpoch {
+		return t, fmt.Errorf("job epoch %d: %w", f.d.JobEpoch, ErrStale)
+	}
+	if f.d.JobEpoch > p.mu.jobEpoch {
+		p.mu.jobEpoch = f.d.JobEpoch
+		clear(p.mu.regions)
+		t.stop = p.supersede(t.stop, func(*attempt) bool { return true })
+	}
+	stale := 0
+	for _, s := range f.d.Subtasks {
+		r := p.mu.regions[s.Region]
+		if r == nil {
+			r = &fence{}
+			p.mu.regions[s.Region] = r
+		}
+		if s.RegionEpoch > r.epoch {
+			r.epoch = s.RegionEpoch
+			t.stop = p.supersede(t.stop, func(a *attempt) bool { return a.sub.Region == s.Region })
+		}
+		if s.RegionEpoch < r.epoch {
+			p.log.Debug("stale subtask dropped", "epoch", s.RegionEpoch, "attempt", s.Attempt)
+			stale++
+			continue
+		}
+		p.admit(f, s, r, &t)
+	}
+	if stale > 0 && stale == len(f.d.Subtasks) {
+		return t, ErrStale
+	}
+	return t, nil
+}
+
+// supersede marks the running attempts that match and adds those that have to be told.
+func (p *Process) supersede(stop []*attempt, match func(*attempt) bool) []*attempt {
+	for a := range p.mu.running {
+		if a.cause == nil && match(a) {
+			a.cause = errSuperseded
+			if a.cancel != nil {
+				stop = append(stop, a)
+			}
+		}
+	}
+	return stop
+}
+
+// admit enters one subtask whose epoch is current.
+func (p *Process) admit(f *draft, s *taskpb.SubtaskDeployment, r *fence, t *turn) {
+	id := subtaskID{s.Chain, s.Index}
+	known := p.mu.newest[id]
+	if known != nil && known.jobEpoch == f.d.JobEpoch && known.sub.Attempt >= s.Attempt {
+		if known.sub.Attempt == s.Attempt && known.last != nil {
+			t.repeat = append(t.repeat, known.last)
+		}
+		return
+	}
+	a := &attempt{
+		proc: p, topo: f.topo, sub: s, jobEpoch: f.d.JobEpoch, locations: f.locations, timeout: f.timeout,
+		mail: newMailbox(), meter: newMeter(), done: make(chan struct{}),
+	}
+	if s.RegionEpoch <= r.cancelled {
+		a.last = &taskpb.SubtaskUpdate{
+			Chain: s.Chain, Index: s.Index, Attempt: s.Attempt, Region: s.Region, RegionEpoch: s.RegionEpoch,
+			State: jobpb.SubtaskState_SUBTASK_CANCELLED,
+		}
+		close(a.done)
+		p.mu.newest[id] = a
+		t.repeat = append(t.repeat, a.last)
+		return
+	}
+	if known != nil {
+		// Normally it is stopped already, by the epoch.
+		t.stop = p.supersede(t.stop, func(o *attempt) bool { return o == known })
+	}
+	for o := range p.mu.running {
+		if o.jobEpoch < a.jobEpoch || o.sub.Region == s.Region && o.sub.RegionEpoch < s.RegionEpoch || o == known {
+			a.older = append(a.older, o)
+		}
+	}
+	p.mu.newest[id] = a
+	p.mu.running[a] = ""
+	if p.mu.group == nil {
+		p.mu.parked = append(p.mu.parked, a)
+		return
+	}
+	p.mu.group.Go(a.name(), a.run)
+}
+
+// Cancel stops attempts: those of the regions named whose epoch is at most the one given, or all. A deployment of such
+// an epoch that arrives later starts nothing. Idempotent; the end of the attempts is reported through the Host.
+func (p *Process) Cancel(c *taskpb.Cancel) {
+	if err := c.Validate(); err != nil || c.Job != p.cfg.Job {
+		p.log.Warn("cancel refused", "for", c.GetJob(), "error", err)
+		return
+	}
+	for _, a := range p.withdraw(c) {
+		a.cancel(errCancelled)
+	}
+}
+
+// withdraw enters the fences of c and returns the attempts that have to be told.
+func (p *Process) withdraw(c *taskpb.Cancel) (stop []*attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.JobEpoch < p.mu.jobEpoch {
+		p.log.Debug("stale cancel dropped", "epoch", c.JobEpoch)
+		return nil
+	}
+	limit := map[int32]uint64{}
+	for _, r := range c.Regions {
+		limit[r.Region] = r.Epoch
+	}
+	if len(c.Regions) == 0 {
+		for region, r := range p.mu.regions {
+			limit[region] = r.epoch
+		}
+	}
+	for region, epoch := range limit {
+		r := p.mu.regions[region]
+		if r == nil {
+			r = &fence{}
+			p.mu.regions[region] = r
+		}
+		r.cancelled = max(r.cancelled, epoch)
+	}
+	for a := range p.mu.running {
+		epoch, named := limit[a.sub.Region]
+		if named && a.sub.RegionEpoch <= epoch && a.cause == nil {
+			a.cause = errCancelled
+			if a.cancel != nil {
+				stop = append(stop, a)
+			}
+		}
+	}
+	return stop
+}

@@ -1,0 +1,115 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/shuffle"
+)
+
+// Codes of failures at run time (docs/errors.md has causes and fixes).
+const (
+	CodePlan    = "E030" // the plan is not the one of this binary
+	CodeSetting = "E032" // a setting has a value that cannot be used
+	CodeUser    = "E050" // a function of the job returned an error
+	CodePanic   = "E051" // a function of the job panicked
+	CodeRecord  = "E052" // the source could not decode a record
+	CodeSource  = "E053" // the source, or the discovery of its splits, failed
+	CodeSink    = "E054" // the sink failed
+	CodeCommit  = "E055" // prepared output could not be committed yet
+	CodeLost    = "E056" // prepared output can never be committed
+	CodePeer    = "E057" // a channel to another subtask broke
+	CodeStuck   = "E058" // user code did not return after its attempt was stopped
+	CodeDeploy  = "E059" // the deployment cannot be run
+)
+
+// Limits of what a failure carries to the coordinators, in bytes.
+const (
+	maxFailureText  = 4 << 10
+	maxFailureStack = 16 << 10
+)
+
+// Fault is a failure with what the user needs to find its cause.
+type Fault struct {
+	Kind     jobpb.FailureKind
+	Code     string
+	Operator string // operator id; empty: none in particular
+	Position string // the record in flight; empty: none
+	Stack    string // of a panic
+	Err      error
+}
+
+func (f *Fault) Error() string {
+	s := f.Code
+	if f.Operator != "" {
+		s += " " + f.Operator
+	}
+	s += ": " + f.Err.Error()
+	if f.Position != "" {
+		s += " (" + f.Position + ")"
+	}
+	return s
+}
+
+func (f *Fault) Unwrap() error { return f.Err }
+
+// Failure is err as it is reported to the coordinator: the Fault in its chain, or a fatal failure of deployment.
+func Failure(err error) *jobpb.Failure {
+	f, ok := errors.AsType[*Fault](err)
+	if !ok {
+		f = &Fault{Kind: jobpb.FailureKind_FAILURE_FATAL, Code: CodeDeploy, Err: err}
+	}
+	return &jobpb.Failure{
+		Kind:     f.Kind,
+		Code:     f.Code,
+		Message:  bounded(f.Err.Error(), maxFailureText),
+		Operator: f.Operator,
+		Position: bounded(f.Position, maxFailureText),
+		Stack:    bounded(f.Stack, maxFailureStack),
+		TimeUs:   time.Now().UnixMicro(),
+	}
+}
+
+// bounded cuts s to n bytes and says so.
+func bounded(s string, n int) string {
+	const mark = "\n… cut"
+	if len(s) <= n {
+		return s
+	}
+	cut := n - len(mark)
+	for cut > 0 && s[cut]&0xC0 == 0x80 { // not inside a rune
+		cut--
+	}
+	return s[:cut] + mark
+}
+
+// stopped reports that err only repeats that ctx has ended.
+func stopped(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)))
+}
+
+// fault classifies err: what broke because another process did is a loss, what no restart can cure is fatal, and
+// everything else is the fault of user code or of the connector that code names, unless the place that found it knows
+// better.
+func fault(err error, code, operator string) *Fault {
+	if f, ok := errors.AsType[*Fault](err); ok {
+		return f
+	}
+	f := &Fault{Kind: jobpb.FailureKind_FAILURE_USER, Code: code, Operator: operator, Err: err}
+	if _, ok := errors.AsType[*shuffle.LossError](err); ok {
+		f.Kind, f.Code = jobpb.FailureKind_FAILURE_LOSS, CodePeer
+	} else if _, ok := errors.AsType[*shuffle.MemoryError](err); ok {
+		f.Kind, f.Code = jobpb.FailureKind_FAILURE_FATAL, shuffle.CodeMemory
+	} else if _, ok := errors.AsType[*shuffle.RecordError](err); ok {
+		f.Code = shuffle.CodeRecord
+	}
+	return f
+}
+
+// fatal is a failure that a restart cannot cure.
+func fatal(code, format string, args ...any) *Fault {
+	return &Fault{Kind: jobpb.FailureKind_FAILURE_FATAL, Code: code, Err: fmt.Errorf(format, args...)}
+}

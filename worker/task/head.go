@@ -1,0 +1,118 @@
+package task
+
+import (
+	"time"
+
+	"github.com/sluiceio/sluice/flow/element"
+)
+
+// head drives a chain: a source, or the gates of the edges that lead to it. It belongs to the loop of its subtask.
+type head interface {
+	// step handles at most limit records, and at most one batch of one input. What it says about events goes down the
+	// chain before it returns.
+	step(limit int) (progress, error)
+	// letter handles a control message.
+	letter(l letter) error
+	// onTime does what was due at or before now, and returns when it wants to be called again; zero: not by the clock.
+	onTime(now time.Time) (next time.Time, err error)
+	// position describes the record in flight.
+	position() string
+	// close gives up the inputs; nil: they have ended.
+	close(err error) error
+	// received is the number of records taken from the inputs.
+	received() int64
+}
+
+// progress is what a step has found.
+type progress struct {
+	state state
+	// records handled in this step.
+	records int
+	// waited is the part of the step that was spent in waiting for input.
+	waited time.Duration
+}
+
+type state uint8
+
+const (
+	// working: there may be more at once.
+	working state = iota
+	// starved: nothing until a notification, a letter or a deadline.
+	starved
+	// ended: the inputs have ended, and the chain has finished.
+	ended
+)
+
+// gateHead reads the edges that lead to a chain.
+type gateHead struct {
+	chain   *chain
+	gates   []gate
+	marks   *merger // over the gates
+	current int     // gate in turn
+	total   int64
+}
+
+// gate is the reading end of one edge, erased.
+type gate interface {
+	// step handles at most limit records of one batch, or one event of a channel. ev is what the gate as a whole has to
+	// say because of it. idle: there was nothing.
+	step(limit int) (records int, ev element.Event, idle bool, err error)
+	position() string
+	close(err error) error
+}
+
+func (h *gateHead) step(limit int) (progress, error) {
+	for range h.gates {
+		i := h.current
+		n, ev, idle, err := h.gates[i].step(limit)
+		h.total += int64(n)
+		if err != nil {
+			return progress{}, err
+		}
+		if ev.Kind != element.None {
+			done, err := h.event(i, ev)
+			if done || err != nil {
+				return progress{state: ended, records: n}, err
+			}
+		}
+		h.current++
+		if h.current == len(h.gates) {
+			h.current = 0
+		}
+		if !idle {
+			return progress{state: working, records: n}, nil
+		}
+	}
+	return progress{state: starved}, nil
+}
+
+// event takes what gate i has said; done: all gates have ended, and so has the chain.
+func (h *gateHead) event(i int, ev element.Event) (done bool, err error) {
+	switch ev.Kind {
+	case element.Watermark:
+		h.marks.set(i, ev.Time)
+	case element.Idle:
+		h.marks.rest(i)
+	case element.End:
+		h.marks.finish(i, ev.Time)
+	}
+	out, ok := h.marks.next()
+	if !ok {
+		return false, nil
+	}
+	return out.Kind == element.End, h.chain.control(out)
+}
+
+func (h *gateHead) letter(letter) error                      { return nil } // splits are for sources
+func (h *gateHead) onTime(time.Time) (t time.Time, _ error) { return t, nil }
+func (h *gateHead) position() string                         { return h.gates[h.current].position() }
+func (h *gateHead) received() int64                          { return h.total }
+
+func (h *gateHead) close(err error) error {
+	for _, g := range h.gates {
+		if cerr := g.close(err); cerr != nil {
+			return cerr
+		}
+	}
+	return nil
+}

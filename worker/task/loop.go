@@ -1,0 +1,277 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+// Limits of one step.
+const (
+	// maxStep is the most records handled between two looks at the mailbox: a buffer full.
+	maxStep = 512
+	// stepTime is what a step should take at most, so that a slow function does not delay letters and flushes by as
+	// many of its calls as a batch has records. Steps shrink until they fit.
+	stepTime = time.Millisecond
+	// publishEvery is the least time between two copies of the counters while the loop is busy.
+	publishEvery = time.Millisecond
+)
+
+// loop is the life of one subtask: the one goroutine that owns its operators.
+type loop struct {
+	*wired
+	ctx     context.Context
+	cur     *Cursor
+	mail    *mailbox
+	meter   *meter
+	timeout time.Duration // buffer.timeout
+
+	limit   int // records of the next step
+	now     time.Time
+	flushAt time.Time // when pending buffers are handed over; zero: nothing is pending
+	timer   *time.Timer
+	armed   time.Time // when timer fires; zero: it does not
+}
+
+func newLoop(ctx context.Context, w *wired, mail *mailbox, m *meter, timeout time.Duration) *loop {
+	l := &loop{wired: w, ctx: ctx, cur: w.chain.cur, mail: mail, meter: m, timeout: timeout, limit: maxStep}
+	l.cur.where = l.position
+	l.cur.alarm = l.arm
+	return l
+}
+
+// position is the place of the record, or the event, that is being handled.
+func (l *loop) position() string {
+	if l.chain.active >= 0 {
+		return l.chain.occasion()
+	}
+	return l.head.position()
+}
+
+// run returns nil when the input has ended and the chain has finished. An error is a *Fault, or that ctx has ended.
+func (l *loop) run() error {
+	l.now = time.Now()
+	defer l.disarm()
+	if err := l.protected(l.onTime); err != nil {
+		return err
+	}
+	for {
+		if err := l.ctx.Err(); err != nil {
+			return err
+		}
+		if l.mail.pending() {
+			if err := l.protected(l.letters); err != nil {
+				return err
+			}
+		}
+		p, err := l.step()
+		if err != nil {
+			return err
+		}
+		switch p.state {
+		case ended:
+			return nil
+		case starved:
+			err = l.sleep()
+		default:
+			err = l.after(p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// step lets the head handle a batch and accounts for its time.
+func (l *loop) step() (p progress, err error) {
+	blocked := l.meter.blocked()
+	err = l.protected(func() (err error) {
+		p, err = l.head.step(l.limit)
+		return err
+	})
+	if err != nil {
+		return p, err
+	}
+	if err := l.cur.Err(); err != nil {
+		return p, err
+	}
+	now := time.Now()
+	took := now.Sub(l.now)
+	l.now = now
+	l.meter.add(took, p.waited, l.meter.blocked()-blocked)
+	if p.records > 0 {
+		l.limit = fit(p.records, took-p.waited)
+	}
+	return p, nil
+}
+
+// fit is how many records a step may have, when the last one took so long for n.
+func fit(n int, took time.Duration) int {
+	if took <= 0 {
+		return maxStep
+	}
+	return int(min(maxStep, max(1, int64(n)*int64(stepTime)/int64(took))))
+}
+
+// after a step that had input: buffers that stay pending are handed over in time.
+func (l *loop) after(p progress) error {
+	if l.now.Sub(l.meter.published) >= publishEvery {
+		l.meter.publish(l)
+	}
+	if l.timeout == 0 || p.records == 0 && p.waited > 0 {
+		// A source had nothing: whatever is buffered would wait for its next record.
+		return l.protected(l.flush)
+	}
+	if l.flushAt.IsZero() && l.chain.pending() {
+		l.flushAt = l.now.Add(l.timeout)
+		l.arm(l.flushAt)
+	}
+	return nil
+}
+
+// flush hands over what is buffered. What has no credit stays, and is tried again.
+func (l *loop) flush() error {
+	l.flushAt = time.Time{}
+	if err := l.chain.flush(); err != nil {
+		return fault(err, CodeUser, "")
+	}
+	if l.chain.pending() {
+		l.flushAt = l.now.Add(max(l.timeout, publishEvery))
+		l.arm(l.flushAt)
+	}
+	return nil
+}
+
+// sleep waits until there may be something to do. All inputs are empty, so buffers are handed over first.
+func (l *loop) sleep() error {
+	if err := l.protected(l.flush); err != nil {
+		return err
+	}
+	if err := l.protected(l.onTime); err != nil {
+		return err
+	}
+	l.meter.publish(l)
+	select {
+	case <-l.mail.notify:
+	case <-l.ctx.Done():
+		return l.ctx.Err()
+	}
+	now := time.Now()
+	l.meter.idle += now.Sub(l.now)
+	l.now = now
+	return nil
+}
+
+// letters handles the mail, and what is due.
+func (l *loop) letters() error {
+	letters, due := l.mail.take()
+	for _, x := range letters {
+		if err := l.head.letter(x); err != nil {
+			return err
+		}
+	}
+	if due {
+		l.armed = time.Time{}
+	}
+	l.now = time.Now()
+	if !l.flushAt.IsZero() && !l.flushAt.After(l.now) {
+		if err := l.flush(); err != nil {
+			return err
+		}
+	}
+	return l.onTime()
+}
+
+// onTime lets head and operators do what is due, and sets the timer for what will be.
+func (l *loop) onTime() error {
+	next, err := l.head.onTime(l.now)
+	if err != nil {
+		return err
+	}
+	l.arm(next)
+	next, err = l.chain.onTime(l.now)
+	if err != nil {
+		return err
+	}
+	l.arm(next)
+	l.arm(l.flushAt)
+	return l.cur.Err()
+}
+
+// arm has the loop look at what is due at t, unless it will earlier. Zero: never.
+func (l *loop) arm(t time.Time) {
+	if t.IsZero() || !l.armed.IsZero() && !t.Before(l.armed) {
+		return
+	}
+	l.armed = t
+	d := max(0, time.Until(t))
+	if l.timer == nil {
+		l.timer = time.AfterFunc(d, l.mail.tick)
+		return
+	}
+	l.timer.Reset(d)
+}
+
+func (l *loop) disarm() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+// protected calls f and turns a panic of user code into a fault with stack, operator and position.
+func (l *loop) protected(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = l.panicked(v)
+		}
+	}()
+	return f()
+}
+
+func (l *loop) panicked(v any) error {
+	var pcs [256]uintptr
+	n := runtime.Callers(2, pcs[:])
+	f := panicked(v, l.chain.blame(pcs[:n]), l.position())
+	return f
+}
+
+// panicked is the fault of a panic. To be called by the deferred function that recovered v.
+func panicked(v any, operator, position string) *Fault {
+	err, ok := v.(error)
+	if !ok {
+		err = fmt.Errorf("%v", v)
+	}
+	return &Fault{
+		Kind: jobpb.FailureKind_FAILURE_USER, Code: CodePanic, Operator: operator, Position: position,
+		Stack: panicStack(string(debug.Stack())), Err: fmt.Errorf("panic: %w", err),
+	}
+}
+
+// panicStack is the stack below the call of panic: what the user wants to see comes first.
+func panicStack(s string) string {
+	if i := strings.Index(s, "\npanic("); i >= 0 {
+		rest := s[i+1:]
+		for range 2 { // the call and its line
+			if _, after, ok := strings.Cut(rest, "\n"); ok {
+				rest = after
+			}
+		}
+		return rest
+	}
+	return s
+}
+
+// protect calls f and turns a panic into an error.
+func protect(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v, "", "")
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,96 @@
+package task
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/taskpb"
+)
+
+// meter counts for one subtask. The loop adds to plain integers and publishes a copy; everyone else reads the copy.
+type meter struct {
+	busy, idle, backpressured time.Duration
+	published                 time.Time
+	outlets                   []outlet
+
+	copy [gauges]atomic.Int64
+}
+
+// The published values.
+const (
+	recordsIn = iota
+	recordsOut
+	busyUS
+	idleUS
+	backpressuredUS
+	watermarkUS
+	late
+	errorsSkipped
+	stateBytes
+	replayed
+	spilledBytes
+	gauges
+)
+
+func newMeter() *meter {
+	m := &meter{}
+	m.copy[watermarkUS].Store(int64(element.MinTime))
+	return m
+}
+
+// blocker is an outlet that knows how long it has waited for credit.
+type blocker interface{ blocked() time.Duration }
+
+// blocked is the time that the subtask has waited for its consumers.
+func (m *meter) blocked() (d time.Duration) {
+	for _, o := range m.outlets {
+		if b, ok := o.(blocker); ok {
+			d += b.blocked()
+		}
+	}
+	return d
+}
+
+// add accounts for a step that took so long, of which it waited for input and was blocked by its consumers.
+func (m *meter) add(took, waited, blocked time.Duration) {
+	m.idle += waited
+	m.backpressured += blocked
+	m.busy += max(0, took-waited-blocked)
+}
+
+// publish copies the counters. It costs a few atomic stores.
+func (m *meter) publish(l *loop) {
+	m.published = l.now
+	c := l.cur
+	for i, v := range [gauges]int64{
+		recordsIn:       l.head.received(),
+		recordsOut:      c.sent,
+		busyUS:          m.busy.Microseconds(),
+		idleUS:          m.idle.Microseconds(),
+		backpressuredUS: m.backpressured.Microseconds(),
+		watermarkUS:     int64(c.Watermark),
+		late:            c.Counters.Late,
+		errorsSkipped:   c.skipped,
+		stateBytes:      c.Counters.StateBytes,
+		replayed:        c.Counters.Replayed,
+		spilledBytes:    c.Counters.Spilled,
+	} {
+		m.copy[i].Store(v)
+	}
+}
+
+// fill writes the published counters.
+func (m *meter) fill(c *taskpb.Counters) {
+	c.RecordsIn = m.copy[recordsIn].Load()
+	c.RecordsOut = m.copy[recordsOut].Load()
+	c.BusyUs = m.copy[busyUS].Load()
+	c.IdleUs = m.copy[idleUS].Load()
+	c.BackpressuredUs = m.copy[backpressuredUS].Load()
+	c.WatermarkUs = m.copy[watermarkUS].Load()
+	c.Late = m.copy[late].Load()
+	c.ErrorsSkipped = m.copy[errorsSkipped].Load()
+	c.StateBytes = m.copy[stateBytes].Load()
+	c.Replayed = m.copy[replayed].Load()
+	c.SpilledBytes = m.copy[spilledBytes].Load()
+}

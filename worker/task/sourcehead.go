@@ -1,0 +1,237 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+func (h *sourceHead[T]) step(limit int) (progress, error) {
+	if h.waiting() {
+		return progress{state: starved}, h.ask(h.rt.Now())
+	}
+	h.renewPoll()
+	if h.mail.pending() { // it came before the poll could be interrupted by it
+		return progress{state: working}, nil
+	}
+	h.recs.Reset()
+	h.recs.Max = limit
+	h.at = -1
+	from := h.rt.Now()
+	err := h.pollOnce()
+	now := h.rt.Now()
+	n := len(h.recs.Vals)
+	p := progress{records: n}
+	if n < limit {
+		p.waited = now.Sub(from)
+	}
+	eof := errors.Is(err, io.EOF)
+	if err != nil && !eof {
+		return p, err
+	}
+	h.poll.emptyFrom = time.Time{}
+	if n == 0 && len(h.recs.Errors) == 0 && len(h.recs.Done) == 0 && !eof && h.poll.ctx.Err() == nil {
+		h.poll.emptyFrom = now
+		p.state = starved
+	}
+	if err := h.deliver(now); err != nil {
+		return p, err
+	}
+	if eof {
+		h.dry = true
+	}
+	if h.dry && h.noMore {
+		p.state = ended
+		return p, h.chain.control(element.Event{Kind: element.End, Time: element.MaxTime})
+	}
+	return p, nil
+}
+
+// waiting: there is nothing to poll.
+func (h *sourceHead[T]) waiting() bool {
+	return !h.noMore && (h.dry || h.have == 0) || !h.poll.emptyFrom.IsZero() && h.rt.Now().Sub(h.poll.emptyFrom) < emptyPoll
+}
+
+// pollOnce polls the reader. That a letter has ended the poll is no error.
+func (h *sourceHead[T]) pollOnce() error {
+	err := h.rd.Poll(h.poll.ctx, &h.recs)
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	if h.poll.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(h.poll.ctx))) {
+		return h.rt.Ctx.Err()
+	}
+	return &Fault{Kind: jobpb.FailureKind_FAILURE_USER, Code: CodeSource, Operator: h.rt.Task.Operator, Err: fmt.Errorf("poll: %w", err)}
+}
+
+// renewPoll replaces the context of polls after a letter has ended it.
+func (h *sourceHead[T]) renewPoll() {
+	if h.poll.ctx != nil && h.poll.ctx.Err() == nil {
+		return
+	}
+	h.poll.ctx, h.poll.cancel = context.WithCancel(h.rt.Ctx)
+	h.mail.onLetter(h.poll.cancel)
+}
+
+// deliver pushes what a poll has read, and then what follows from it: finished splits, bad records, the watermark.
+func (h *sourceHead[T]) deliver(now time.Time) error {
+	if len(h.recs.Vals) > 0 {
+		h.count += int64(len(h.recs.Vals))
+		h.stamp(now)
+		if h.perRecord {
+			if err := h.pushMarked(); err != nil {
+				return err
+			}
+		} else {
+			h.pushAll()
+		}
+	}
+	for i := range h.recs.Errors {
+		if err := h.recordError(&h.recs.Errors[i]); err != nil {
+			return err
+		}
+	}
+	for _, s := range h.recs.Done {
+		if s < 0 || int(s) >= h.have {
+			return fmt.Errorf("the reader finished split %d of %d", s, h.have)
+		}
+		h.marks.finish(1+int(s), element.MaxTime)
+	}
+	if now.Sub(h.marked) < markEvery && !h.dry {
+		return nil
+	}
+	h.marked = now
+	return h.say()
+}
+
+// stamp sets the event times of the batch and keeps the largest of each split.
+func (h *sourceHead[T]) stamp(now time.Time) {
+	times := h.recs.Times
+	if f := h.opts.EventTime; f != nil {
+		for i := range times {
+			h.at = i
+			times[i] = f(h.recs.Vals[i])
+		}
+	} else if h.opts.Times == FromClock {
+		at := element.At(now)
+		for i := range times {
+			times[i] = at
+		}
+	}
+	if h.marking && !h.perRecord {
+		h.observe(now)
+	}
+}
+
+// observe takes the times of the batch into the watermarks of their splits.
+func (h *sourceHead[T]) observe(now time.Time) {
+	times, splits := h.recs.Times, h.recs.Splits
+	for i := 0; i < len(times); {
+		s := splits[i]
+		newest := h.newest[s]
+		for ; i < len(times) && splits[i] == s; i++ {
+			newest = max(newest, times[i])
+		}
+		h.promise(s, newest)
+		if h.active != nil {
+			h.active[s] = now
+		}
+	}
+}
+
+// promise sets the watermark of split s after a record of time t: none at or below t less the allowed disorder
+// follows. Times are whole microseconds.
+func (h *sourceHead[T]) promise(s connector.SplitIndex, t element.Time) {
+	h.newest[s] = max(h.newest[s], t)
+	w := h.newest[s]
+	if d := element.Time(h.opts.OutOfOrder.Microseconds()) + 1; w >= element.MinTime+d {
+		h.marks.set(1+int(s), w-d)
+	}
+}
+
+func (h *sourceHead[T]) pushAll() {
+	vals, times := h.recs.Vals, h.recs.Times
+	times = times[:len(vals)]
+	cur, push := h.rt.Cursor, h.push
+	for i := range vals {
+		h.at = i
+		cur.At = times[i]
+		push(vals[i])
+	}
+}
+
+// pushMarked is pushAll with a watermark after each record that moves it.
+func (h *sourceHead[T]) pushMarked() error {
+	now := time.Time{}
+	if h.active != nil {
+		now = h.rt.Now()
+	}
+	for i, v := range h.recs.Vals {
+		h.at = i
+		h.rt.At = h.recs.Times[i]
+		h.push(v)
+		s := h.recs.Splits[i]
+		h.promise(s, h.recs.Times[i])
+		if h.active != nil {
+			h.active[s] = now
+		}
+		if err := h.say(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// say passes on what the merged watermark has to say.
+func (h *sourceHead[T]) say() error {
+	if ev, ok := h.marks.next(); ok && ev.Kind != element.End {
+		return h.chain.control(ev)
+	}
+	return nil
+}
+
+func (h *sourceHead[T]) recordError(e *connector.RecordError) error {
+	err := fmt.Errorf("record cannot be read: %w", e.Err)
+	position := h.describe(e.Split, e.Pos)
+	if h.opts.OnError == SkipOnError {
+		h.rt.skipAt(err, position)
+		return nil
+	}
+	return &Fault{Kind: jobpb.FailureKind_FAILURE_USER, Code: CodeRecord, Operator: h.rt.Task.Operator, Position: position, Err: err}
+}
+
+func (h *sourceHead[T]) position() string {
+	if h.at < 0 || h.at >= len(h.recs.Splits) {
+		return ""
+	}
+	return h.describe(h.recs.Splits[h.at], h.recs.Pos[h.at])
+}
+
+// describe asks the reader, which may be the one that has just panicked.
+func (h *sourceHead[T]) describe(s connector.SplitIndex, pos int64) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("position %d of split %d", pos, s)
+		}
+	}()
+	return h.rd.Describe(s, pos)
+}
+
+func (h *sourceHead[T]) received() int64 { return h.count }
+
+func (h *sourceHead[T]) close(error) error {
+	h.mail.onLetter(nil)
+	if h.poll.cancel != nil {
+		h.poll.cancel()
+	}
+	if err := protect(h.rd.Close); err != nil {
+		return fmt.Errorf("close source: %w", err)
+	}
+	return nil
+}
