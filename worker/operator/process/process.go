@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/operator/stateless"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -30,27 +31,24 @@ func (s *Setup[Out]) OnEnd(f func(*Ctx[Out]) error) { s.end = append(s.end, f) }
 // OnClose adds f, called when the attempt ends, in any way.
 func (s *Setup[Out]) OnClose(f func() error) { s.close = append(s.close, f) }
 
-// Ctx is the context of one call. At is the time that Emit gives.
+// Ctx is the context of one call.
 type Ctx[Out any] struct {
-	rt  *task.Runtime
-	out task.Push[Out]
-	at  element.Time
+	rt    *task.Runtime
+	out   task.Push[Out]
+	sides sides
 }
 
 // Emit emits v with the time of the record in flight.
-func (c *Ctx[Out]) Emit(v Out) {
-	c.rt.At = c.at
-	c.out(v)
-}
+func (c *Ctx[Out]) Emit(v Out) { c.out(v) }
 
 // EmitAt emits v with the time t.
-func (c *Ctx[Out]) EmitAt(v Out, t element.Time) {
-	c.rt.At = t
-	c.out(v)
-}
+func (c *Ctx[Out]) EmitAt(v Out, t element.Time) { emitAt(c.rt, c.out, v, t) }
+
+// Side emits v to the side output of this name, with the time of the record in flight.
+func (c *Ctx[Out]) Side[S any](name string, v S) { side(c.sides, name, v) }
 
 // Timestamp is the time of the record in flight.
-func (c *Ctx[Out]) Timestamp() element.Time { return c.at }
+func (c *Ctx[Out]) Timestamp() element.Time { return c.rt.At }
 
 // Watermark is the last watermark that the operator has seen.
 func (c *Ctx[Out]) Watermark() element.Time { return c.rt.Watermark }
@@ -62,7 +60,7 @@ func (c *Ctx[Out]) Now() time.Time { return c.rt.Now() }
 func (c *Ctx[Out]) Context() context.Context { return c.rt.Ctx }
 
 // Process is the stage of a processor without keys: open declares into the Setup and returns the function for records.
-func Process[In, Out any](open func(*Setup[Out]) (func(*Ctx[Out], In) error, error)) task.StageOf[In, Out] {
+func Process[In, Out any](open func(*Setup[Out]) (func(*Ctx[Out], In) error, error), o Options) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
 		var s Setup[Out]
 		f, err := open(&s)
@@ -70,14 +68,17 @@ func Process[In, Out any](open func(*Setup[Out]) (func(*Ctx[Out], In) error, err
 			return nil, nil, fmt.Errorf("open: %w", err)
 		}
 		c := &Ctx[Out]{rt: rt, out: out}
+		if c.sides, err = o.open(rt); err != nil {
+			return nil, nil, err
+		}
 		op := &processOperator[Out]{ctx: c, hooks: &s.hooks}
 		if err := s.started(rt.Task); err != nil {
 			return nil, op, err
 		}
+		failed := stateless.OnError(rt, o.OnError)
 		return func(v In) {
-			c.at = rt.At
 			if err := f(c, v); err != nil {
-				rt.Fail(err)
+				failed(err)
 			}
 		}, op, nil
 	}
@@ -94,7 +95,7 @@ func (o *processOperator[Out]) OnWatermark(t element.Time) error {
 	if t != element.MaxTime {
 		return nil
 	}
-	o.ctx.at = element.MaxTime
+	o.ctx.rt.At = element.MaxTime
 	return o.hooks.ended(o.ctx)
 }
 

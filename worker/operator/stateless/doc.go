@@ -1,8 +1,7 @@
 // Package stateless holds the operators that keep nothing between records: map, filter, flatmap, peek, union.
 //
 // Each is a function that returns a task.StageOf: the typed inside of a chain, without interface calls or allocation per
-// record. An operator that may emit more than once per record sets the event time before each, because what stands
-// behind it in the chain may move Cursor.At.
+// record. None of them touches Cursor.At: what is emitted has the time of the record that it was made from.
 //
 // Never here: state, timers, connectors, and the public API (flow).
 //

@@ -4,7 +4,6 @@ import (
 	"iter"
 
 	"github.com/sluiceio/sluice/connector"
-	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -66,30 +65,17 @@ func Filter[T any](f func(T) bool) task.StageOf[T, T] {
 
 // FlatMap emits what f emits.
 func FlatMap[In, Out any](f func(In, func(Out))) task.StageOf[In, Out] {
-	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		var at element.Time
-		emit := func(u Out) {
-			rt.At = at
-			out(u)
-		}
-		return func(v In) {
-			at = rt.At
-			f(v, emit)
-		}, task.Base{}, nil
+	return func(_ *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
+		emit := (func(Out))(out)
+		return func(v In) { f(v, emit) }, task.Base{}, nil
 	}
 }
 
 // TryFlatMap emits what f emits; p decides about the records for which f fails. What f had emitted stays emitted.
 func TryFlatMap[In, Out any](f func(In, func(Out)) error, p task.ErrorPolicy) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		failed := OnError(rt, p)
-		var at element.Time
-		emit := func(u Out) {
-			rt.At = at
-			out(u)
-		}
+		failed, emit := OnError(rt, p), (func(Out))(out)
 		return func(v In) {
-			at = rt.At
 			if err := f(v, emit); err != nil {
 				failed(err)
 			}
@@ -99,17 +85,12 @@ func TryFlatMap[In, Out any](f func(In, func(Out)) error, p task.ErrorPolicy) ta
 
 // FlatMapSeq emits the values of the sequence that f makes of each record.
 func FlatMapSeq[In, Out any](f func(In) iter.Seq[Out]) task.StageOf[In, Out] {
-	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		var at element.Time
+	return func(_ *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
 		yield := func(u Out) bool { // one for the life of the subtask: a range statement would make one per record
-			rt.At = at
 			out(u)
 			return true
 		}
-		return func(v In) {
-			at = rt.At
-			f(v)(yield)
-		}, task.Base{}, nil
+		return func(v In) { f(v)(yield) }, task.Base{}, nil
 	}
 }
 

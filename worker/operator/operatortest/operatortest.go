@@ -1,0 +1,159 @@
+// Package operatortest is the conformance suite of operators: it drives one stage without a loop, item by item, and
+// compares what it emits after each item with a model.
+//
+// Concurrency: a Harness belongs to the goroutine of its test.
+package operatortest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/task"
+)
+
+// Stamped is a record with its event time.
+type Stamped[T any] struct {
+	Value T
+	At    element.Time
+}
+
+func (s Stamped[T]) String() string { return fmt.Sprintf("%v@%v", s.Value, s.At) }
+
+// Harness holds one operator of one subtask.
+type Harness[In, Out any] struct {
+	Runtime  *task.Runtime
+	Operator task.Operator
+
+	push task.Push[In]
+	out  []Stamped[Out]
+	drop bool // Discard
+}
+
+// Name is the operator id in every harness.
+const Name = "under-test"
+
+// New builds stage. The operator is closed at the end of the test.
+func New[In, Out any](t testing.TB, stage task.StageOf[In, Out]) *Harness[In, Out] {
+	t.Helper()
+	h, err := Build(t, stage)
+	if err != nil {
+		t.Fatalf("build: %v", err)
+	}
+	return h
+}
+
+// Build is New for stages that may refuse.
+func Build[In, Out any](t testing.TB, stage task.StageOf[In, Out]) (*Harness[In, Out], error) {
+	h := &Harness[In, Out]{Runtime: task.NewRuntime(t.Context(), Name)}
+	push, op, err := stage(h.Runtime, func(v Out) {
+		if !h.drop {
+			h.out = append(h.out, Stamped[Out]{v, h.Runtime.At})
+		}
+	})
+	if op != nil {
+		t.Cleanup(func() {
+			if err := op.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+	}
+	h.push, h.Operator = push, op
+	return h, err
+}
+
+// Push hands over a record. The event time must be as before when it returns: an operator that moves it puts it back.
+func (h *Harness[In, Out]) Push(t testing.TB, v In, at element.Time) {
+	h.Runtime.At = at
+	h.push(v)
+	if h.Runtime.At != at {
+		t.Fatalf("the operator left the event time at %v, the record had %v", h.Runtime.At, at)
+	}
+}
+
+// Watermark passes a watermark on. It must grow.
+func (h *Harness[In, Out]) Watermark(t testing.TB, at element.Time) {
+	t.Helper()
+	if err := h.Operator.OnWatermark(at); err != nil {
+		t.Fatalf("watermark %v: %v", at, err)
+	}
+	h.Runtime.Watermark = at
+}
+
+// End ends the input.
+func (h *Harness[In, Out]) End(t testing.TB) {
+	t.Helper()
+	h.Watermark(t, element.MaxTime)
+	if err := h.Operator.Finish(); err != nil {
+		t.Fatalf("finish: %v", err)
+	}
+}
+
+// Out is what was emitted since the last call.
+func (h *Harness[In, Out]) Out() []Stamped[Out] {
+	out := h.out
+	h.out = nil
+	return out
+}
+
+// Discard drops what is emitted from now on, for measurements.
+func (h *Harness[In, Out]) Discard() { h.drop = true }
+
+// Item is one step of a script: a record, or a watermark.
+type Item[In any] struct {
+	Value     In
+	At        element.Time
+	Watermark bool
+}
+
+// Conform plays the items and then the end, and compares what the operator emits after each with model, which is called with
+// the items so far and the watermark before them; end says that the input has ended. Order within one item does not
+// count if less is given.
+func Conform[In, Out any](t testing.TB, stage task.StageOf[In, Out], items []Item[In], model func(done []Item[In], end bool) []Stamped[Out], opts ...cmp.Option) {
+	t.Helper()
+	h := New(t, stage)
+	for i, it := range items {
+		if it.Watermark {
+			h.Watermark(t, it.At)
+		} else {
+			h.Push(t, it.Value, it.At)
+		}
+		compare(t, fmt.Sprintf("item %d (%+v)", i, it), model(items[:i+1], false), h.Out(), opts)
+	}
+	h.End(t)
+	compare(t, "the end", model(items, true), h.Out(), opts)
+	if err := h.Runtime.Err(); err != nil {
+		t.Fatalf("the operator failed: %v", err)
+	}
+}
+
+func compare[Out any](t testing.TB, after string, want, got []Stamped[Out], opts []cmp.Option) {
+	t.Helper()
+	if len(want) == 0 && len(got) == 0 {
+		return
+	}
+	if d := cmp.Diff(want, got, opts...); d != "" {
+		t.Fatalf("after %s: (-want +got)\n%s", after, d)
+	}
+}
+
+// NoAllocation fails if pushing a record allocates in the steady state that warm has brought about.
+func NoAllocation[In, Out any](t *testing.T, h *Harness[In, Out], warm int, record func(i int) (In, element.Time)) {
+	t.Helper()
+	h.Discard()
+	i := 0
+	next := func() {
+		v, at := record(i)
+		h.Runtime.At = at
+		h.push(v)
+		i++
+	}
+	for range warm {
+		next()
+	}
+	if n := testing.AllocsPerRun(1000, next); n != 0 {
+		t.Errorf("%v allocations per record", n)
+	}
+}
