@@ -1,0 +1,113 @@
+package setting
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestEveryDefaultPassesItsOwnCheck(t *testing.T) {
+	for _, s := range All() {
+		if s.Default != "" {
+			if err := s.check(s.Default); err != nil {
+				t.Errorf("%s: %v", s.Name, err)
+			}
+		}
+		if s.Doc == "" || s.Type == "" {
+			t.Errorf("%s has no documentation", s.Name)
+		}
+	}
+}
+
+func TestUnknownNameIsAnErrorWithASuggestion(t *testing.T) {
+	for wrong, right := range map[string]string{
+		"paralelism": "parallelism", "checkpoint.intervall": "checkpoint.interval", "bufer.timeout": "buffer.timeout",
+		"network-memory": "network.memory", "restrat": "restart", "xyzzy": "",
+	} {
+		ps := Check(map[string]string{wrong: "1"})
+		if len(ps) != 1 || ps[0].Code != CodeUnknown || ps[0].Warning() {
+			t.Fatalf("%s: %v", wrong, ps)
+		}
+		if hint := ps[0].Hints[0]; right != "" && hint != "did you mean "+right+"?" || right == "" && !strings.Contains(hint, "parallelism, mode") {
+			t.Errorf("%s: hint %q", wrong, hint)
+		}
+	}
+}
+
+func TestBadValuesAreErrors(t *testing.T) {
+	for name, values := range map[string][]string{
+		Parallelism:     {"", "0", "-1", "many", "32769", "1.5"},
+		Mode:            {"", "Batch", "mixed"},
+		BufferTimeout:   {"", "2", "-1ms", "soon"},
+		NetworkMemory:   {"", "-1", "110%", "10 parsecs", "NaN", "1e300GiB", "%"},
+		RestartStrategy: {"", "never", "fixed(", "fixed(0,1s)", "fixed(3,1s,1s)", "rate(101,1m,1s)", "exponential(0s)", "exponential(2s,1s)", "exponential(1s,1m,0.5)", "exponential(1s,1m,2,1)", "exponential(1s,1m,NaN)", "fixed(3,25h)"},
+	} {
+		for _, v := range values {
+			if ps := Check(map[string]string{name: v}); len(ps) != 1 || ps[0].Code != CodeBadValue {
+				t.Errorf("%s=%q: %v", name, v, ps)
+			}
+		}
+	}
+}
+
+func TestSettingsOfLaterReleasesAreWarnings(t *testing.T) {
+	ps := Check(map[string]string{CheckpointEvery: "5s", Mode: "auto"})
+	if len(ps) != 1 || !ps[0].Warning() || ps[0].Name != CheckpointEvery {
+		t.Fatal(ps)
+	}
+}
+
+func TestTheFirstLayerWins(t *testing.T) {
+	v := Values(Merge(map[string]string{"a": "line"}, map[string]string{"a": "code", Parallelism: "3"}, map[string]string{Parallelism: "9", BufferTimeout: "7ms"}))
+	if v["a"] != "line" || v.Count(Parallelism) != 3 || v.Duration(BufferTimeout) != 7*time.Millisecond {
+		t.Fatal(v)
+	}
+	if (Values{}).Duration(BufferTimeout) != 2*time.Millisecond || (Values{Parallelism: "all"}).Count(Parallelism) != -1 {
+		t.Fatal("defaults")
+	}
+}
+
+func TestRestartStrategiesAreReadAndWritten(t *testing.T) {
+	for in, want := range map[string]string{
+		"none": "none", " fixed ( 5 , 2s ) ": "fixed(5,2s)", "fixed": "fixed(3,1s)", "rate(4,1m,10ms)": "rate(4,1m0s,10ms)",
+		"exponential": "exponential(1s,1m0s,2,0.1,10m0s,20)", "exponential(2s,4s,1.5,0,1h,0)": "exponential(2s,4s,1.5,0,1h0m0s,0)",
+	} {
+		r, err := ParseRestart(in)
+		if err != nil || r.String() != want {
+			t.Errorf("%q: %s, %v", in, r, err)
+			continue
+		}
+		if again, err := ParseRestart(r.String()); err != nil || again != r {
+			t.Errorf("%q does not survive being written", in)
+		}
+	}
+	if r := (Values{}).Restart("none"); r.Kind != RestartNone {
+		t.Error("the fallback is not taken")
+	}
+	if r := (Values{RestartStrategy: "fixed(1,1s)"}).Restart("none"); r.Kind != RestartFixed {
+		t.Error("the fallback wins over what the job says")
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for in, want := range map[string]int64{"1KiB": 1024, "1.5 GiB": 3 << 29, "500MB": 500_000_000, "10%": 100, "77": 77, "8B": 8} {
+		if got, err := ParseSize(in, 1000); err != nil || got != want {
+			t.Errorf("%s: %d, %v", in, got, err)
+		}
+	}
+}
+
+func TestMemoryIsDividedAsDocumented(t *testing.T) {
+	const gib = int64(1) << 30
+	p := ProcessMemory(8*gib, 4, 2)
+	m, err := Divide(p, nil)
+	if err != nil || p != 4*gib || m.Network != 4*gib/10 || m.State != p*35/100 || m.Batch != gib || m.Limit != 4*gib/100*95 {
+		t.Fatalf("%d: %+v, %v", p, m, err)
+	}
+	if m, err := Divide(128<<20, nil); err != nil || m.Network != 32<<20 {
+		t.Fatalf("least network memory: %+v, %v", m, err)
+	}
+	if _, err := Divide(64<<20, nil); err == nil {
+		t.Fatal("a process too small for its network memory was accepted")
+	}
+}
