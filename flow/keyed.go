@@ -1,9 +1,17 @@
 package flow
 
+import (
+	"github.com/sluiceio/sluice/flow/codec"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/operator/keyed"
+	"github.com/sluiceio/sluice/worker/task"
+)
+
 // KeyedStream is a stream partitioned by key.
 type KeyedStream[K comparable, T any] struct {
-	s   Stream[T]
-	key func(T) K
+	s     Stream[T]
+	key   func(T) K
+	where string // of KeyBy
 }
 
 // Exchange overrides how the keyed edge is exchanged.
@@ -12,29 +20,128 @@ func (k KeyedStream[K, T]) Exchange(e Exchange) KeyedStream[K, T] {
 	return k
 }
 
-// Reduce combines the records of a key pairwise. Unbounded input: every update is emitted. Bounded input: the final value of
-// each key, at the end of the input.
+// Reduce combines the records of a key pairwise; f must not change its arguments. Unbounded input: every update is
+// emitted, with the time of its record. Bounded input: the final value of each key, at the end of the input.
 func (k KeyedStream[K, T]) Reduce(f func(acc, v T) T) Stream[T] {
-	return derive[T](k.s.p, k.s.p.add("reduce", k.s.edge()))
+	out, n := keyedUnary[K, T, T](k, "reduce", func(n *node, hash func(K) uint64) task.Stage {
+		return rolling(n, keyed.Aggregation[K, T, T, T]{
+			Key: k.key, Hash: hash, Add: f,
+			First:  func(v T) T { return v },
+			Result: func(_ K, acc T) T { return acc },
+		})
+	})
+	declare[T](n, "value", "acc")
+	return out
 }
 
-// Count counts the records of a key. Unbounded input: every update is emitted. Bounded input: the final count of each key.
+// Count counts the records of a key. Unbounded input: every update is emitted, with the time of its record. Bounded input:
+// the final count of each key, at the end of the input.
 func (k KeyedStream[K, T]) Count() Stream[KV[K, int64]] {
-	return derive[KV[K, int64]](k.s.p, k.s.p.add("count", k.s.edge()))
+	out, n := keyedUnary[K, T, KV[K, int64]](k, "count", func(n *node, hash func(K) uint64) task.Stage {
+		return rolling(n, keyed.Aggregation[K, T, int64, KV[K, int64]]{
+			Key: k.key, Hash: hash,
+			First:  func(T) int64 { return 1 },
+			Add:    func(acc int64, _ T) int64 { return acc + 1 },
+			Result: pair[K, int64],
+		})
+	})
+	declare[int64](n, "value", "count")
+	return out
 }
 
-// Fold folds the records of a key into an accumulator. f may change acc in place and return it. Unbounded input: every
-// update is emitted. Bounded input: the final value of each key, at the end of the input.
+// Fold folds the records of a key into an accumulator, which f may change in place and returns. Unbounded input: every
+// update is emitted, with the time of its record; an accumulator with slices, maps or pointers is copied for that.
+// Bounded input: the final value of each key, at the end of the input.
 func (k KeyedStream[K, T]) Fold[A any](zero func() A, f func(acc A, v T) A) Stream[KV[K, A]] {
-	return derive[KV[K, A]](k.s.p, k.s.p.add("fold", k.s.edge()))
+	p := k.s.p
+	out, n := keyedUnary[K, T, KV[K, A]](k, "fold", func(n *node, hash func(K) uint64) task.Stage {
+		return rolling(n, keyed.Aggregation[K, T, A, KV[K, A]]{
+			Key: k.key, Hash: hash, Add: f,
+			First:  func(v T) A { return f(zero(), v) },
+			Result: pair[K, A],
+			Clone:  cloner[A](p),
+		})
+	})
+	declare[A](n, "value", "acc")
+	return out
 }
 
-// Process runs one P per subtask, with keyed state.
-func (k KeyedStream[K, T]) Process[Out any, P KeyedProcessor[K, T, Out]](factory func() P) Stream[Out] {
-	return derive[Out](k.s.p, k.s.p.add("process", k.s.edge()))
+func pair[K comparable, V any](k K, v V) KV[K, V] { return KV[K, V]{k, v} }
+
+// rolling chooses when an aggregation emits.
+func rolling[K comparable, In, Acc, Out any](n *node, a keyed.Aggregation[K, In, Acc, Out]) task.Stage {
+	if n.op.Bounded {
+		return keyed.Final(a)
+	}
+	return keyed.Updates(a)
 }
 
-// Window groups the records of a key by event time.
-func (k KeyedStream[K, T]) Window(spec WindowSpec) WindowedStream[K, T] {
-	return WindowedStream[K, T]{k: k, spec: spec}
+// cloner copies what a plain copy would share; nil if there is nothing such in A.
+func cloner[A any](p *Pipeline) func(A) (A, error) {
+	c, err := codecOf[A](p)
+	if err != nil || c.Flat() { // the error is reported where the state is declared
+		return nil
+	}
+	return func(a A) (b A, err error) {
+		bytes, err := c.Append(nil, &a)
+		if err == nil {
+			_, err = c.Decode(bytes, &b)
+		}
+		return b, err
+	}
+}
+
+// keyedUnary adds a stateful operator behind a keyed edge; stage makes its typed part when the graph is complete.
+func keyedUnary[K comparable, T, U any](k KeyedStream[K, T], kind string, stage func(n *node, hash func(K) uint64) task.Stage) (Stream[U], *node) {
+	p := k.s.p
+	n := p.add(kind, k.s.edge())
+	n.op.Stateful = true
+	n.inputs = []input{{
+		stage: func() task.Stage {
+			hash, _ := hasherOf[K](p) // a key without one was reported by declareKey
+			return stage(n, hash)
+		},
+		exchange: func(p *Pipeline) (task.Exchange, error) {
+			c, err := codecOf[T](p)
+			if err != nil {
+				return nil, err
+			}
+			hash, err := hasherOf[K](p)
+			if err != nil {
+				return nil, err
+			}
+			return task.NewKeyedExchange(c, k.key, hash), nil
+		},
+	}}
+	n.declare = append(n.declare, func(p *Pipeline) { declareKey[K](p, n.op.Inputs[0], k.where) })
+	return derive[U](p, n), n
+}
+
+// declareKey checks that K can be a key and tells the graph its schema.
+func declareKey[K comparable](p *Pipeline, in *jobpb.Input, where string) {
+	if _, err := hasherOf[K](p); err != nil {
+		p.typeFault(where, err)
+		return
+	}
+	c, err := codecOf[K](p)
+	if err != nil {
+		p.typeFault(where, err)
+		return
+	}
+	in.KeySchema = c.Schema()
+}
+
+// hasherOf compiles the hash of K.
+func hasherOf[K comparable](*Pipeline) (func(K) uint64, error) { return codec.Hasher[K]() }
+
+// declare tells the graph about a state of n.
+func declare[V any](n *node, kind, name string) {
+	n.declare = append(n.declare, func(p *Pipeline) {
+		c, err := codecOf[V](p)
+		if err != nil {
+			p.typeFault(n.op.Location, err)
+			return
+		}
+		n.op.States = append(n.op.States, &jobpb.StateDeclaration{Kind: kind, Name: name, Schema: c.Schema(), Flat: c.Flat()})
+	})
 }

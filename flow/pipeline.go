@@ -2,10 +2,10 @@ package flow
 
 import (
 	"fmt"
-	"runtime"
-	"strings"
 
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/task"
 )
 
 // Mode says how exchanges are chosen that the job does not fix itself.
@@ -35,40 +35,97 @@ const (
 // Pipeline collects the operators of a job. It is used by one goroutine and must be built deterministically: the same
 // configuration gives the same graph.
 type Pipeline struct {
-	graph *jobpb.Graph
-	nodes []*node
-	kinds map[string]int // number of operators by kind, for generated ids
-	diags []*jobpb.Diagnostic
+	graph    *jobpb.Graph
+	nodes    []*node
+	kinds    map[string]int // number of operators by kind, for generated ids
+	diags    []*jobpb.Diagnostic
+	registry *codec.Registry
+	codecs   map[any]any // compiled *codec.Codec[T] by reflect.Type
+	replaced map[string]replacement
 }
 
-// node is an operator with its typed parts; its index in Pipeline.nodes is its index in the graph.
+// node is an operator with its typed parts; its index in Pipeline.nodes is its index in the graph. The typed parts are
+// functions because modifiers (OnError, ID) and codecs may follow the call that made the operator.
 type node struct {
-	index int32
-	op    *jobpb.Operator
+	index  int32
+	op     *jobpb.Operator
+	policy bool // OnError may skip
+	source func() task.SourceHead
+	inputs []input
+	// output compiles the codec of what the operator emits; nil for sinks.
+	output func(*Pipeline) (schema string, err error)
+	// declare finds what else the graph has to know (keys, state); it reports faults itself.
+	declare   []func(*Pipeline)
+	committer committer
+	sides     []side
+}
+
+// input is the typed part of one input of a node.
+type input struct {
+	stage    func() task.Stage
+	exchange func(*Pipeline) (task.Exchange, error)
 }
 
 // New makes an empty pipeline. Jobs get theirs from Main, tests from Build.
 func New(name string) *Pipeline {
-	return &Pipeline{graph: &jobpb.Graph{Name: name}, kinds: map[string]int{}}
+	return &Pipeline{
+		graph:    &jobpb.Graph{Name: name},
+		kinds:    map[string]int{},
+		registry: codec.NewRegistry(),
+		codecs:   map[any]any{},
+		replaced: map[string]replacement{},
+	}
 }
 
 // SetMode sets how exchanges are chosen.
 func (p *Pipeline) SetMode(m Mode) { p.graph.Mode = jobpb.Mode(m) }
 
-// DefaultParallelism sets the number of subtasks of operators that do not set their own.
-func (p *Pipeline) DefaultParallelism(n int) { p.graph.DefaultParallelism = int32(n) }
+// DefaultParallelism sets the number of subtasks of operators that do not set their own. AllSlots means every slot that the
+// job can get.
+func (p *Pipeline) DefaultParallelism(n int) {
+	if n < 1 && n != AllSlots {
+		p.fault("E018", caller(), fmt.Sprintf("default parallelism is %d", n), "use a positive number, or flow.AllSlots")
+		return
+	}
+	p.graph.DefaultParallelism = int32(n)
+}
 
 // MaxParallelism sets the number of key groups, the upper limit of parallelism of keyed operators. It is fixed for the life
 // of the state.
-func (p *Pipeline) MaxParallelism(keyGroups int) { p.graph.MaxParallelism = int32(keyGroups) }
+func (p *Pipeline) MaxParallelism(keyGroups int) {
+	if keyGroups < 1 || keyGroups > codec.MaxParallelism {
+		p.fault("E018", caller(), fmt.Sprintf("the number of key groups is %d", keyGroups),
+			fmt.Sprintf("use a number between 1 and %d; 256 suits most jobs", codec.MaxParallelism))
+		return
+	}
+	p.graph.MaxParallelism = int32(keyGroups)
+}
 
-// Set gives a setting of the engine a value, which --sluice.KEY=VALUE and submit --set override.
+// Set gives a setting of the engine a value. --sluice.KEY=VALUE of an embedded run and --set KEY=VALUE of a submit win
+// over it.
 func (p *Pipeline) Set(key, value string) {
 	if p.graph.Settings == nil {
 		p.graph.Settings = map[string]string{}
 	}
 	p.graph.Settings[key] = value
 }
+
+// Codec makes c the encoding of T in this job, in place of the one derived from the structure of T.
+func (p *Pipeline) Codec[T any](c Codec[T]) { p.registered(codec.Register(p.registry, c)) }
+
+// Variant lets the interface type I hold a T, under a name that stands in stored bytes and must not change.
+func (p *Pipeline) Variant[I, T any](name string) {
+	p.registered(codec.Variant[I, T](p.registry, name))
+}
+
+func (p *Pipeline) registered(err error) {
+	if err != nil {
+		p.typeFault(caller(), err)
+	}
+}
+
+// Codec is an encoding of T written by hand.
+type Codec[T any] = codec.Custom[T]
 
 // add appends an operator and gives it a generated id.
 func (p *Pipeline) add(kind string, in ...*jobpb.Input) *node {
@@ -89,29 +146,43 @@ func (p *Pipeline) add(kind string, in ...*jobpb.Input) *node {
 	return n
 }
 
-const facade = "github.com/sluiceio/sluice/flow."
+// name gives n the id that the user chose.
+func (n *node) name(id string) { n.op.Id, n.op.GeneratedId = id, false }
 
-// caller is the place in the user's source that called this package: the directory, file and line of the first frame
-// outside it.
-func caller() string {
-	var pcs [32]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for {
-		f, more := frames.Next()
-		if !strings.HasPrefix(f.Function, facade) {
-			return fmt.Sprintf("%s:%d", shortPath(f.File), f.Line)
-		}
-		if !more {
-			return ""
-		}
+// policyOf is what the runtime does with the errors of n.
+func (n *node) policyOf() task.ErrorPolicy {
+	if ErrorPolicy(n.op.ErrorPolicy) == Skip {
+		return task.SkipOnError
 	}
+	return task.FailOnError
 }
 
-// shortPath keeps the last directory and the file name: the rest differs between machines.
-func shortPath(file string) string {
-	i := strings.LastIndexByte(file, '/')
-	if i <= 0 {
-		return file
+// derive makes n the producer of a stream of U.
+func derive[U any](p *Pipeline, n *node) Stream[U] {
+	n.output = schemaOf[U]
+	return Stream[U]{p: p, n: n}
+}
+
+func schemaOf[U any](p *Pipeline) (string, error) {
+	c, err := codecOf[U](p)
+	if err != nil {
+		return "", err
 	}
-	return file[strings.LastIndexByte(file[:i], '/')+1:]
+	return c.Schema(), nil
+}
+
+// unary adds an operator with one input; stage makes its typed part when the graph is complete.
+func unary[T, U any](s Stream[T], kind string, stage func(n *node) task.Stage) (Stream[U], *node) {
+	n := s.p.add(kind, s.edge())
+	n.inputs = []input{{stage: func() task.Stage { return stage(n) }, exchange: exchange[T]}}
+	return derive[U](s.p, n), n
+}
+
+// exchange makes both ends of an edge that routes without looking at the record.
+func exchange[T any](p *Pipeline) (task.Exchange, error) {
+	c, err := codecOf[T](p)
+	if err != nil {
+		return nil, err
+	}
+	return task.NewExchange(c), nil
 }

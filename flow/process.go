@@ -1,28 +1,74 @@
 package flow
 
-// Processor is an operator of your own. A factory makes one per subtask, so its fields need no locks. Open also runs when
-// the plan is made, to learn what the operator declares: it must open nothing; that belongs into OnStart.
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluiceio/sluice/worker/operator/process"
+	"github.com/sluiceio/sluice/worker/task"
+)
+
+// Processor is an operator of your own. A factory makes one per subtask, so its fields need no locks. Open declares; it also
+// runs when the plan is made and must open nothing: resources belong into OnStart.
 type Processor[In, Out any] interface {
 	Open(*OpSetup[Out]) error
 	Process(*OpCtx[Out], In) error
 }
 
-// KeyedProcessor is an operator of your own with keyed state. A factory makes one per subtask, so its fields need no locks.
-// Open also runs when the plan is made, to learn which state the operator declares: it must open nothing; that
-// belongs into OnStart.
-type KeyedProcessor[K comparable, In, Out any] interface {
-	Open(*Setup[K, Out]) error
-	Process(*Ctx[K, Out], In) error
+// Process runs one P per subtask. OnError(Skip) drops a record for which P.Process fails, and undoes nothing that
+// happened before the error.
+func (s Stream[T]) Process[Out any, P Processor[T, Out]](factory func() P) Stream[Out] {
+	open := func(set *process.Setup[Out]) (func(*process.Ctx[Out], T) error, error) {
+		p := factory()
+		if err := p.Open((*OpSetup[Out])(set)); err != nil {
+			return nil, err
+		}
+		return func(c *process.Ctx[Out], v T) error { return p.Process((*OpCtx[Out])(c), v) }, nil
+	}
+	out, n := unary[T, Out](s, "process", func(n *node) task.Stage { return process.Process(open, n.processOptions()) })
+	n.policy = true
+	if _, err := open(&process.Setup[Out]{}); err != nil {
+		s.p.fault("E047", n.op.Location, fmt.Sprintf("Open returned an error while the plan was made: %v", err),
+			"Open only declares; what can fail belongs into OnStart")
+	}
+	return out
 }
 
-// OpSetup is where a Processor declares what it needs.
-type OpSetup[Out any] struct{}
+// OpSetup is where a Processor declares what it needs. It is valid during Open.
+type OpSetup[Out any] process.Setup[Out]
 
-// OpCtx is valid during one call.
-type OpCtx[Out any] struct{}
+// OnStart adds f, called before the first record of an attempt, to open resources.
+func (s *OpSetup[Out]) OnStart(f func(*Task) error) { (*process.Setup[Out])(s).OnStart(f) }
 
-// Setup is where a KeyedProcessor declares its state.
-type Setup[K comparable, Out any] struct{}
+// OnEnd adds f, called when all bounded inputs have ended. What it emits has the time MaxTime.
+func (s *OpSetup[Out]) OnEnd(f func(*OpCtx[Out]) error) {
+	(*process.Setup[Out])(s).OnEnd(func(c *process.Ctx[Out]) error { return f((*OpCtx[Out])(c)) })
+}
 
-// Ctx is valid during one call.
-type Ctx[K comparable, Out any] struct{}
+// OnClose adds f, called when the attempt ends, in any way; the last one added is called first.
+func (s *OpSetup[Out]) OnClose(f func() error) { (*process.Setup[Out])(s).OnClose(f) }
+
+// OpCtx is the context of one call of a Processor, valid during the call.
+type OpCtx[Out any] process.Ctx[Out]
+
+// Emit emits v with the time of the record in flight.
+func (c *OpCtx[Out]) Emit(v Out) { (*process.Ctx[Out])(c).Emit(v) }
+
+// EmitAt emits v with the time t, which should be above the watermark: below it v may be late downstream.
+func (c *OpCtx[Out]) EmitAt(v Out, t Time) { (*process.Ctx[Out])(c).EmitAt(v, t) }
+
+// Side emits v to a side output, with the time of the record in flight. Without a reader it is dropped.
+func (c *OpCtx[Out]) Side[S any](tag Tag[S], v S) { (*process.Ctx[Out])(c).Side(tag.name, v) }
+
+// Timestamp is the event time of the record in flight.
+func (c *OpCtx[Out]) Timestamp() Time { return (*process.Ctx[Out])(c).Timestamp() }
+
+// Watermark promises that no record with a time at or below it follows.
+func (c *OpCtx[Out]) Watermark() Time { return (*process.Ctx[Out])(c).Watermark() }
+
+// Now is the clock of the machine. Results that depend on it differ when records are processed again.
+func (c *OpCtx[Out]) Now() time.Time { return (*process.Ctx[Out])(c).Now() }
+
+// Context ends when the attempt has to stop; what blocks must watch it.
+func (c *OpCtx[Out]) Context() context.Context { return (*process.Ctx[Out])(c).Context() }

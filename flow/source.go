@@ -1,48 +1,85 @@
 package flow
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluiceio/sluice/worker/task"
+)
 
 // From adds a source. The id is mandatory: read positions are state.
 func (p *Pipeline) From[T any](id string, src Source[T], opts ...SourceOption[T]) Stream[T] {
+	where := caller()
+	var o sourceOptions[T]
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.err != nil {
+		p.fault("E018", where, fmt.Sprintf("source %q: %v", id, o.err), "use a duration that is zero or positive")
+	}
+	src = replacedSource(p, id, where, src)
 	n := p.add("source")
-	n.op.Id, n.op.GeneratedId, n.op.Bounded = id, false, src.Bounded()
+	n.name(id)
+	n.op.Bounded, n.op.Stateful, n.policy = src.Bounded(), true, true
+	n.op.Detail = detail(src)
+	n.source = func() task.SourceHead {
+		o.task.OnError = n.policyOf()
+		return task.NewSource(src, o.task)
+	}
 	return derive[T](p, n)
 }
 
 // Of is a bounded source of the values given, for tests and examples.
-func (p *Pipeline) Of[T any](id string, vs ...T) Stream[T] {
-	n := p.add("source")
-	n.op.Id, n.op.GeneratedId, n.op.Bounded = id, false, true
-	return derive[T](p, n)
-}
+func (p *Pipeline) Of[T any](id string, vs ...T) Stream[T] { return p.From(id, values[T](vs)) }
 
-// SourceOption sets how a source stamps its records.
+// SourceOption sets how a source stamps its records with event time. Without one the times that the connector gives are
+// kept, and no watermark is made before the end.
 type SourceOption[T any] func(*sourceOptions[T])
 
 type sourceOptions[T any] struct {
-	time       func(T) Time
-	outOfOrder time.Duration
-	procTime   bool
+	task task.SourceOptions[T]
+	err  error
 }
 
 // WatermarkOption sets how a source makes watermarks.
 type WatermarkOption func(*watermarkOptions)
 
-type watermarkOptions struct{ outOfOrder time.Duration }
+type watermarkOptions struct {
+	outOfOrder time.Duration
+	idleAfter  time.Duration
+}
 
 // EventTime takes the event time of a record from f and makes watermarks that allow bounded disorder: per split, behind the
 // largest time seen.
 func EventTime[T any](f func(T) Time, opts ...WatermarkOption) SourceOption[T] {
-	return func(o *sourceOptions[T]) { o.time = f }
+	var w watermarkOptions
+	for _, opt := range opts {
+		opt(&w)
+	}
+	return func(o *sourceOptions[T]) {
+		o.task.EventTime = f
+		o.task.Watermarks = task.WatermarksBounded
+		o.task.OutOfOrder, o.task.IdleAfter = w.outOfOrder, w.idleAfter
+		if w.outOfOrder < 0 || w.idleAfter < 0 {
+			o.err = fmt.Errorf("a negative duration (OutOfOrder %v, IdleAfter %v)", w.outOfOrder, w.idleAfter)
+		}
+	}
 }
 
 // ProcessingTime stamps records with the clock of the machine that reads them. Such a source makes no watermarks before its
 // end.
 func ProcessingTime[T any]() SourceOption[T] {
-	return func(o *sourceOptions[T]) { o.procTime = true }
+	return func(o *sourceOptions[T]) { o.task.Times = task.FromClock }
 }
 
-// OutOfOrder allows records of a split to be late by up to d behind the newest one. Without it times must not fall.
+// OutOfOrder allows records of a split to be up to d behind the newest one. Without it a record that is older than
+// the newest one of its split is late.
 func OutOfOrder(d time.Duration) WatermarkOption {
 	return func(o *watermarkOptions) { o.outOfOrder = d }
+}
+
+// IdleAfter takes a split of an unbounded source that has had no record for d out of the watermark, so that it does not
+// hold the others back. 0, the default, never does.
+func IdleAfter(d time.Duration) WatermarkOption {
+	return func(o *watermarkOptions) { o.idleAfter = d }
 }

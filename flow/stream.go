@@ -1,9 +1,12 @@
 package flow
 
 import (
+	"fmt"
 	"iter"
 
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/operator/stateless"
+	"github.com/sluiceio/sluice/worker/task"
 )
 
 // AllSlots as a parallelism means every slot that the job can get.
@@ -13,37 +16,83 @@ const AllSlots = -1
 type Stream[T any] struct {
 	p    *Pipeline
 	n    *node
+	port string // of a side output; empty: what the operator emits
 	part jobpb.Partitioner
 	exch Exchange
 }
 
 // edge is the input of a consumer of s.
 func (s Stream[T]) edge() *jobpb.Input {
-	return &jobpb.Input{Operator: s.n.index, Partitioner: s.part, Exchange: jobpb.ExchangeKind(s.exch)}
+	return &jobpb.Input{
+		Operator:    s.n.index,
+		Port:        s.port,
+		Partitioner: s.part,
+		Exchange:    jobpb.ExchangeKind(s.exch),
+	}
 }
 
 // ID names the operator that produced s: in plans, logs, metrics and savepoints. Unique within the job.
 func (s Stream[T]) ID(id string) Stream[T] {
-	s.n.op.Id, s.n.op.GeneratedId = id, false
+	if s.modifies("ID") {
+		s.n.name(id)
+	}
 	return s
 }
 
-// Parallelism sets the number of subtasks of the operator that produced s.
+// Parallelism sets the number of subtasks of the operator that produced s. AllSlots means every slot that the job can get.
 func (s Stream[T]) Parallelism(n int) Stream[T] {
-	s.n.op.Parallelism = int32(n)
+	if s.modifies("Parallelism") {
+		s.p.parallelism(s.n, n)
+	}
 	return s
 }
 
-// OnError sets what a failing record does to the operator that produced s: TryMap, TryFlatMap and sources only.
+// OnError sets what a failing record does to the operator that produced s. Skip is for operators whose function returns an
+// error, and for sources, which skip what they cannot decode.
 func (s Stream[T]) OnError(pol ErrorPolicy) Stream[T] {
-	s.n.op.ErrorPolicy = string(pol)
+	if s.modifies("OnError") {
+		s.p.onError(s.n, pol)
+	}
 	return s
 }
 
 // SlotGroup keeps operators of different groups out of each other's slots.
 func (s Stream[T]) SlotGroup(name string) Stream[T] {
-	s.n.op.SlotGroup = name
+	if s.modifies("SlotGroup") {
+		s.n.op.SlotGroup = name
+	}
 	return s
+}
+
+// modifies reports whether s stands for an operator, whose modifiers can be set. A side output is a port of one.
+func (s Stream[T]) modifies(modifier string) bool {
+	if s.port == "" {
+		return true
+	}
+	s.p.fault("E017", caller(), fmt.Sprintf("%s on side output %q of %s", modifier, s.port, s.n.op.Id),
+		fmt.Sprintf("a side output belongs to its operator: set %s on the operator's stream", modifier))
+	return false
+}
+
+func (p *Pipeline) parallelism(n *node, parallelism int) {
+	if parallelism < 1 && parallelism != AllSlots {
+		p.fault("E018", caller(), fmt.Sprintf("parallelism of %s is %d", n.op.Id, parallelism),
+			"use a positive number, or flow.AllSlots")
+		return
+	}
+	n.op.Parallelism = int32(parallelism)
+}
+
+func (p *Pipeline) onError(n *node, pol ErrorPolicy) {
+	switch {
+	case pol != Fail && pol != Skip:
+		p.fault("E015", caller(), fmt.Sprintf("%s has the unknown error policy %q", n.op.Id, pol), "use flow.Fail or flow.Skip")
+	case pol == Skip && !n.policy:
+		p.fault("E015", caller(), fmt.Sprintf("%s (%s) has nothing to skip: its function returns no error", n.op.Id, n.op.Kind),
+			"use TryMap, TryFlatMap, MapWith or Process, or drop OnError")
+	default:
+		n.op.ErrorPolicy = string(pol)
+	}
 }
 
 // Exchange overrides how the edges that leave this value are exchanged.
@@ -77,90 +126,82 @@ func (s Stream[T]) Broadcast() Stream[T] {
 	return s
 }
 
-func derive[U any](p *Pipeline, n *node) Stream[U] { return Stream[U]{p: p, n: n} }
-
 // Map replaces each record by f of it.
 func (s Stream[T]) Map[U any](f func(T) U) Stream[U] {
-	return derive[U](s.p, s.p.add("map", s.edge()))
+	u, _ := unary[T, U](s, "map", func(*node) task.Stage { return stateless.Map(f) })
+	return u
 }
 
 // TryMap is Map with errors, which OnError decides about.
 func (s Stream[T]) TryMap[U any](f func(T) (U, error)) Stream[U] {
-	return derive[U](s.p, s.p.add("map", s.edge()))
+	u, n := unary[T, U](s, "map", func(n *node) task.Stage { return stateless.TryMap(f, n.policyOf()) })
+	n.policy = true
+	return u
 }
 
 // MapWith is TryMap with a function made once per subtask by open, so that it may own a buffer or a client.
 func (s Stream[T]) MapWith[U any](open func(*Task) (func(T) (U, error), error)) Stream[U] {
-	return derive[U](s.p, s.p.add("map", s.edge()))
+	u, n := unary[T, U](s, "map", func(n *node) task.Stage { return stateless.MapWith(open, n.policyOf()) })
+	n.policy = true
+	return u
 }
 
 // Filter keeps the records for which f is true.
 func (s Stream[T]) Filter(f func(T) bool) Stream[T] {
-	return derive[T](s.p, s.p.add("filter", s.edge()))
+	u, _ := unary[T, T](s, "filter", func(*node) task.Stage { return stateless.Filter(f) })
+	return u
 }
 
 // FlatMap replaces each record by what f emits.
 func (s Stream[T]) FlatMap[U any](f func(v T, emit func(U))) Stream[U] {
-	return derive[U](s.p, s.p.add("flatmap", s.edge()))
+	u, _ := unary[T, U](s, "flatmap", func(*node) task.Stage { return stateless.FlatMap(f) })
+	return u
 }
 
 // TryFlatMap is FlatMap with errors, which OnError decides about. What was emitted before the error stays emitted.
 func (s Stream[T]) TryFlatMap[U any](f func(v T, emit func(U)) error) Stream[U] {
-	return derive[U](s.p, s.p.add("flatmap", s.edge()))
+	u, n := unary[T, U](s, "flatmap", func(n *node) task.Stage { return stateless.TryFlatMap(f, n.policyOf()) })
+	n.policy = true
+	return u
 }
 
 // FlatMapSeq replaces each record by the values of a sequence.
 func (s Stream[T]) FlatMapSeq[U any](f func(T) iter.Seq[U]) Stream[U] {
-	return derive[U](s.p, s.p.add("flatmap", s.edge()))
+	u, _ := unary[T, U](s, "flatmap", func(*node) task.Stage { return stateless.FlatMapSeq(f) })
+	return u
 }
 
 // Peek shows each record to f and passes it on.
 func (s Stream[T]) Peek(f func(T)) Stream[T] {
-	return derive[T](s.p, s.p.add("peek", s.edge()))
+	u, _ := unary[T, T](s, "peek", func(*node) task.Stage { return stateless.Peek(f) })
+	return u
 }
 
 // Union merges s with others. The order between the inputs is not defined.
 func (s Stream[T]) Union(others ...Stream[T]) Stream[T] {
-	in := []*jobpb.Input{s.edge()}
-	for _, o := range others {
-		in = append(in, o.edge())
+	all := append([]Stream[T]{s}, others...)
+	var edges []*jobpb.Input
+	var inputs []input
+	for _, o := range all {
+		if o.p != s.p {
+			s.p.fault("E018", caller(), "a union with a stream of another pipeline", "build both with the same Pipeline")
+			return s
+		}
+		edges = append(edges, o.edge())
+		inputs = append(inputs, input{stage: func() task.Stage { return stateless.Pass[T]() }, exchange: exchange[T]})
 	}
-	return derive[T](s.p, s.p.add("union", in...))
-}
-
-// Process runs one P per subtask.
-func (s Stream[T]) Process[Out any, P Processor[T, Out]](factory func() P) Stream[Out] {
-	return derive[Out](s.p, s.p.add("process", s.edge()))
+	n := s.p.add("union", edges...)
+	n.inputs = inputs
+	return derive[T](s.p, n)
 }
 
 // Then applies f: it keeps a chain fluent across transforms of your own and across functions of this package.
 func (s Stream[T]) Then[U any](f func(Stream[T]) Stream[U]) Stream[U] { return f(s) }
 
 // KeyBy partitions s by the key that f takes from a record: all records of one key meet in one subtask. Keys are
-// integers, strings, bool, and arrays and structs of those.
+// integers, strings, bool, and arrays and structs of those. f is called more than once per record and must always give the
+// same key.
 func (s Stream[T]) KeyBy[K comparable](f func(T) K) KeyedStream[K, T] {
 	s.part = jobpb.Partitioner_PARTITIONER_HASH
-	return KeyedStream[K, T]{s: s, key: f}
-}
-
-// To ends s in a sink.
-func (s Stream[T]) To(id string, sink Sink[T]) SinkRef {
-	n := s.p.add("sink", s.edge())
-	n.op.Id, n.op.GeneratedId = id, false
-	return SinkRef{n}
-}
-
-// SinkRef is a sink in the pipeline, to set its modifiers.
-type SinkRef struct{ n *node }
-
-// Parallelism sets the number of writing subtasks.
-func (r SinkRef) Parallelism(n int) SinkRef {
-	r.n.op.Parallelism = int32(n)
-	return r
-}
-
-// SlotGroup keeps operators of different groups out of each other's slots.
-func (r SinkRef) SlotGroup(name string) SinkRef {
-	r.n.op.SlotGroup = name
-	return r
+	return KeyedStream[K, T]{s: s, key: f, where: caller()}
 }

@@ -296,3 +296,12 @@ func (f Field) text() string {
 	}
 	return fmt.Sprint(f.value.Interface())
 }
+
+// Check reports what Apply would, and changes nothing.
+func (s *Set) Check(values map[string]string) []*jobpb.Diagnostic {
+	scratch := &Set{fields: slices.Clone(s.fields)}
+	for i := range scratch.fields {
+		scratch.fields[i].value = reflect.New(scratch.fields[i].value.Type()).Elem()
+	}
+	return scratch.Apply(values)
+}

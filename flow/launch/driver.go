@@ -1,0 +1,295 @@
+package launch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/sluiceio/sluice/coordinator/schedule"
+	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/proto/commandpb"
+	"github.com/sluiceio/sluice/proto/controlpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task"
+)
+
+const (
+	// worker is the only worker of an embedded job, and coordinator the only coordinator.
+	workerID      = "embedded"
+	coordinatorID = "embedded"
+	incarnation   = 1
+	term          = 1
+	// slotMemory is the share of one slot, in bytes.
+	slotMemory = 512 << 20
+	// never is longer than any process lives: nobody is there to be lost.
+	never = 100 * 365 * 24 * time.Hour
+)
+
+// driver is the embedded cluster: it applies commands to facts in memory and performs the leader's actions by direct
+// calls on one task.Process. Only the goroutine of run touches it; the process reports through the inbox.
+type driver struct {
+	e     Embedding
+	prog  *task.Program
+	group *run.Group
+	proc  *task.Process
+	inbox *inbox
+	ended chan struct{} // the process has stopped: every attempt has ended
+
+	facts   *state.State
+	leader  *schedule.Leader
+	index   uint64
+	pending []schedule.Event // answers to actions, in order
+	reports uint64           // sequence of the last one
+	slots   int
+	wake    *time.Timer
+	job     string
+	stuck   *jobpb.Failure
+}
+
+func newDriver(prog *task.Program, e Embedding) (*driver, error) {
+	d := &driver{e: e, prog: prog, inbox: newInbox(), ended: make(chan struct{}), facts: state.New(), slots: e.Slots}
+	c := schedule.DefaultConfig()
+	c.Leader, c.Term = coordinatorID, term
+	c.Heartbeat, c.LossTimeout, c.BuildLimit, c.PlanTimeout = never, never, never, never
+	c.DefaultParallelism = e.Slots
+	d.leader = schedule.New(c)
+	proc, err := task.NewProcess(task.Config{
+		Program: prog, Job: e.Name, Worker: workerID, Log: e.Log, Host: d.inbox,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.proc = proc
+	return d, nil
+}
+
+// run drives the job to its end, and returns when everything that it started has ended.
+func (d *driver) run(ctx context.Context) (*jobpb.Job, error) {
+	d.group = run.NewGroup(context.WithoutCancel(ctx), "embedded") // ctx cancels the job, not its runtime
+	d.group.Go("process", func(ctx context.Context) error {
+		defer close(d.ended)
+		return d.proc.Run(ctx)
+	})
+	d.wake = time.NewTimer(never)
+	defer d.wake.Stop()
+	job, err := d.drive(ctx)
+	d.group.Stop()
+	if d.stuck != nil {
+		return job, err // user code does not return: waiting for it would be for ever
+	}
+	return job, errors.Join(err, d.wait())
+}
+
+// wait returns when the process has ended, or when it reports user code that does not return.
+func (d *driver) wait() error {
+	for {
+		select {
+		case <-d.ended:
+			return d.group.Wait()
+		case <-d.inbox.ready:
+			for _, l := range d.inbox.take() {
+				if l.stuck != nil {
+					return fmt.Errorf("%s: %s", l.stuck.Code, l.stuck.Message)
+				}
+			}
+		}
+	}
+}
+
+func (d *driver) drive(ctx context.Context) (*jobpb.Job, error) {
+	d.attach()
+	if err := d.submit(); err != nil {
+		return nil, err
+	}
+	done, cancel := ctx.Done(), d.e.Cancel
+	for {
+		d.settle()
+		job := d.facts.View().Job(d.job)
+		if terminal(job.Status()) {
+			return job.Proto(), nil
+		}
+		d.grow(job)
+		select {
+		case <-d.inbox.ready:
+			for _, l := range d.inbox.take() {
+				d.receive(l)
+			}
+			if d.stuck != nil {
+				return d.abandoned(job), nil
+			}
+		case <-d.wake.C:
+			d.step(schedule.Tick{})
+		case <-done:
+			done = nil
+			d.cancel()
+		case <-cancel:
+			if done == nil && ctx.Err() == nil {
+				return d.abandoned(job), nil // asked twice
+			}
+			done = nil
+			d.cancel()
+		}
+	}
+}
+
+// submit takes the way of a client: the artifact first, then the job.
+func (d *driver) submit() error {
+	digest := sha256.Sum256([]byte("embedded"))
+	artifact := hex.EncodeToString(digest[:])
+	d.apply(&commandpb.Command{Command: &commandpb.Command_PutArtifact{PutArtifact: &commandpb.PutArtifact{
+		Digest: artifact, Size: 1, Os: runtime.GOOS, Arch: runtime.GOARCH, Nodes: []string{coordinatorID},
+	}}})
+	res := d.apply(&commandpb.Command{RequestId: "embedded", Command: &commandpb.Command_SubmitJob{SubmitJob: &commandpb.SubmitJob{
+		Spec: &jobpb.JobSpec{Name: d.e.Name, Artifact: artifact, Params: d.e.Params, Settings: d.e.Settings},
+	}}})
+	if res.Status != state.Applied {
+		return fmt.Errorf("submit: %s %s", res.Code, res.Message)
+	}
+	d.job = res.Job
+	d.step(schedule.Applied{Index: d.index})
+	return nil
+}
+
+func (d *driver) attach() {
+	d.step(schedule.Attached{Register: &controlpb.Register{
+		Worker: workerID, Incarnation: incarnation, Address: "127.0.0.1:1", DataAddress: "127.0.0.1:1",
+		Slots: int32(d.slots), Memory: int64(d.slots) * slotMemory, Version: "embedded",
+		ProtocolMin: taskpb.Protocol, ProtocolMax: taskpb.Protocol, Os: runtime.GOOS, Arch: runtime.GOARCH,
+	}})
+}
+
+// grow gives the worker as many slots as the job asks for: cores are shared, a job that waits for them would wait for ever.
+func (d *driver) grow(job *state.Job) {
+	if p := job.Plan(); job.Status() == jobpb.JobStatus_JOB_WAITING && p != nil && int(p.Slots) > d.slots {
+		d.slots = int(p.Slots)
+		d.attach()
+		d.settle()
+	}
+}
+
+func (d *driver) cancel() {
+	d.apply(&commandpb.Command{Command: &commandpb.Command_CancelJob{CancelJob: &commandpb.CancelJob{Job: d.job}}})
+	d.step(schedule.Applied{Index: d.index})
+}
+
+// abandoned is the record of a job whose end is not waited for.
+func (d *driver) abandoned(job *state.Job) *jobpb.Job {
+	head := job.Head()
+	if d.stuck == nil {
+		d.stuck = &jobpb.Failure{} // do not wait
+		head.Status = jobpb.JobStatus_JOB_CANCELLED
+		return head
+	}
+	head.Status, head.Failure = jobpb.JobStatus_JOB_FAILED, d.stuck
+	return head
+}
+
+func terminal(s jobpb.JobStatus) bool {
+	switch s {
+	case jobpb.JobStatus_JOB_FINISHED, jobpb.JobStatus_JOB_FAILED, jobpb.JobStatus_JOB_CANCELLED, jobpb.JobStatus_JOB_STOPPED:
+		return true
+	}
+	return false
+}
+
+// settle feeds the answers to actions until there are none.
+func (d *driver) settle() {
+	for len(d.pending) > 0 {
+		e := d.pending[0]
+		d.pending = d.pending[1:]
+		d.step(e)
+	}
+}
+
+func (d *driver) step(e schedule.Event) {
+	for _, a := range d.leader.Step(d.facts.View(), e, time.Now()) {
+		d.perform(a)
+	}
+}
+
+func (d *driver) perform(a schedule.Action) {
+	switch a := a.(type) {
+	case schedule.Propose:
+		d.pending = append(d.pending, schedule.ProposalDone{Key: a.Key, Result: d.apply(a.Command)})
+	case schedule.Send:
+		d.send(a.Message)
+	case schedule.WakeAt:
+		d.wake.Reset(time.Until(a.At))
+	case schedule.Drop:
+		d.e.Log.Error("the only worker was dropped", "reason", a.Reason)
+	}
+}
+
+// apply commits a command: with one node, to append is to commit.
+func (d *driver) apply(c *commandpb.Command) state.Result {
+	if c.Version == 0 {
+		c.Version, c.TimeUs, c.Proposer = state.Version, time.Now().UnixMicro(), coordinatorID
+	}
+	d.index++
+	return d.facts.Apply(d.index, term, c)
+}
+
+// send is what a worker does with a message of its leader.
+func (d *driver) send(m *controlpb.CoordinatorMessage) {
+	switch m := m.Message.(type) {
+	case *controlpb.CoordinatorMessage_Build:
+		d.pending = append(d.pending, schedule.Built{Worker: workerID, Incarnation: incarnation, Result: &controlpb.BuildResult{
+			Job: m.Build.Job, Build: m.Build.Build, Built: &taskpb.Built{Graph: d.prog.Graph}, Protocol: taskpb.Protocol,
+		}})
+	case *controlpb.CoordinatorMessage_Deploy:
+		d.deploy(m.Deploy.Deployment)
+	case *controlpb.CoordinatorMessage_Cancel:
+		d.proc.Cancel(m.Cancel)
+	case *controlpb.CoordinatorMessage_AssignSplits:
+		d.proc.AssignSplits(m.AssignSplits)
+	case *controlpb.CoordinatorMessage_Commit:
+		d.group.Go("commit", func(ctx context.Context) error {
+			d.inbox.put(letter{process: m.Commit.Process, commit: d.proc.Commit(ctx, m.Commit)})
+			return nil
+		})
+	}
+	// Welcome, Ack and Release ask nothing of a worker that is this very loop.
+}
+
+// deploy starts attempts; a deployment that cannot be run fails each of them.
+func (d *driver) deploy(dep *taskpb.Deployment) {
+	d.inbox.deployed(dep)
+	err := d.proc.Deploy(dep)
+	if err == nil || errors.Is(err, task.ErrStale) {
+		return
+	}
+	for _, s := range dep.Subtasks {
+		d.inbox.Update(&taskpb.SubtaskUpdate{
+			Chain: s.Chain, Index: s.Index, Attempt: s.Attempt, Region: s.Region, RegionEpoch: s.RegionEpoch,
+			State: jobpb.SubtaskState_SUBTASK_FAILED, Failure: task.Failure(err),
+		})
+	}
+}
+
+// receive turns what the process reports into a report of the worker.
+func (d *driver) receive(l letter) {
+	if l.stuck != nil {
+		d.stuck = l.stuck
+		return
+	}
+	d.reports++
+	r := &controlpb.Report{Sequence: d.reports, Job: d.job, JobEpoch: d.facts.View().Job(d.job).Epoch(), Process: l.process}
+	switch {
+	case l.update != nil:
+		r.Fact = &controlpb.Report_Subtask{Subtask: l.update}
+	case l.commit != nil:
+		r.Fact = &controlpb.Report_Commit{Commit: l.commit}
+	case l.found != nil:
+		r.Fact = &controlpb.Report_Splits{Splits: l.found}
+	case l.request != nil:
+		r.Fact = &controlpb.Report_SplitRequest{SplitRequest: l.request}
+	}
+	d.step(schedule.Reported{Worker: workerID, Incarnation: incarnation, Report: r})
+	d.settle()
+}

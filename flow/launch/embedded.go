@@ -1,0 +1,90 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/task"
+)
+
+// run is the embedded mode: the job runs here until it has ended, and a signal cancels it.
+func (c command) run() int {
+	prog, diags := c.job.Build(c.args.Params)
+	if len(diags) > 0 {
+		return planFault(c.streams, diags)
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	start := time.Now()
+	job, err := Embed(context.Background(), prog, Embedding{
+		Name:     c.job.Name,
+		Params:   c.args.Params,
+		Settings: c.args.Settings,
+		Log:      hclog.New(&hclog.LoggerOptions{Name: c.job.Name, Level: hclog.Warn, Output: c.streams.Err}),
+		Cancel:   signals,
+	})
+	if plan, ok := errors.AsType[*PlanError](err); ok {
+		return planFault(c.streams, plan.Diagnostics)
+	}
+	if err != nil {
+		fmt.Fprintf(c.streams.Err, "error: %v\n", err)
+		return ExitOther
+	}
+	return c.ended(job, time.Since(start))
+}
+
+func (c command) ended(job *jobpb.Job, took time.Duration) int {
+	took = took.Round(time.Millisecond)
+	switch job.Status {
+	case jobpb.JobStatus_JOB_FINISHED:
+		fmt.Fprintf(c.streams.Err, "%s finished in %v\n", c.job.Name, took)
+		return ExitOK
+	case jobpb.JobStatus_JOB_CANCELLED:
+		fmt.Fprintf(c.streams.Err, "%s cancelled after %v\n", c.job.Name, took)
+		return ExitInterrupted
+	}
+	printFailure(c.streams.Err, job)
+	return ExitFailed
+}
+
+// Embedding is how a job runs in this process.
+type Embedding struct {
+	Name     string
+	Params   map[string]string
+	Settings map[string]string // win over those in the code
+	Log      hclog.Logger
+	// Slots is the number of cores to plan for; 0: all of them.
+	Slots int
+	// Cancel asks for an orderly end; nil: only the context can. A second value gives up waiting for it.
+	Cancel <-chan os.Signal
+}
+
+// Embed runs prog in this process until the job is terminal. The end of ctx cancels the job. The error is a *PlanError if the job
+// cannot run as it is; failures of the job are in its record.
+func Embed(ctx context.Context, prog *task.Program, e Embedding) (*jobpb.Job, error) {
+	if e.Log == nil {
+		e.Log = hclog.NewNullLogger()
+	}
+	if e.Slots == 0 {
+		e.Slots = runtime.GOMAXPROCS(0)
+	}
+	if _, diags := makePlan(prog.Graph, e.Settings, e.Slots); len(diags) > 0 {
+		return nil, &PlanError{Diagnostics: diags}
+	}
+	d, err := newDriver(prog, e)
+	if err != nil {
+		return nil, err
+	}
+	return d.run(ctx)
+}

@@ -1,0 +1,56 @@
+package flow
+
+import (
+	"fmt"
+
+	"github.com/sluiceio/sluice/worker/operator/process"
+)
+
+// Tag names a side output of type S.
+type Tag[S any] struct{ name string }
+
+// NewTag makes a tag. The name is that of the side output in plans.
+func NewTag[S any](name string) Tag[S] { return Tag[S]{name} }
+
+// side is a side output that an operator has, or that somebody reads.
+type side struct {
+	name   string
+	open   process.Side
+	output func(*Pipeline) (schema string, err error)
+}
+
+// sideOutput declares that n emits records of S under this name.
+func sideOutput[S any](p *Pipeline, n *node, name string) {
+	n.sides = append(n.sides, side{name: name, open: process.SideOf[S](name), output: schemaOf[S]})
+}
+
+// SideOutput is what the operator that produced s emits under tag, as by Ctx.Side or LateTo. Its records keep their times. It
+// belongs to the operator: ID, Parallelism, OnError and SlotGroup cannot be set on it.
+func (s Stream[T]) SideOutput[S any](tag Tag[S]) Stream[S] {
+	if s.n.op.Kind != "process" && !s.n.hasSide(tag.name) {
+		s.p.fault("E018", caller(), fmt.Sprintf("%s (%s) has no side output %q", s.n.op.Id, s.n.op.Kind, tag.name),
+			"side outputs come from Process (Ctx.Side) and from windows (LateTo)")
+	}
+	if !s.n.hasSide(tag.name) {
+		sideOutput[S](s.p, s.n, tag.name)
+	}
+	return Stream[S]{p: s.p, n: s.n, port: tag.name}
+}
+
+func (n *node) hasSide(name string) bool {
+	for _, s := range n.sides {
+		if s.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// processOptions are what the stage of a processor gets from its modifiers.
+func (n *node) processOptions() process.Options {
+	o := process.Options{OnError: n.policyOf()}
+	for _, s := range n.sides {
+		o.Sides = append(o.Sides, s.open)
+	}
+	return o
+}

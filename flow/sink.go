@@ -1,0 +1,68 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/task"
+)
+
+type committer = func(ctx context.Context, t *connector.Task) (connector.Committer, error)
+
+// To ends s in a sink. The id is mandatory: committed output is recorded under it.
+func (s Stream[T]) To(id string, sink Sink[T]) SinkRef {
+	where := caller()
+	sink = replacedSink(s.p, id, where, sink)
+	n := s.p.add("sink", s.edge())
+	n.name(id)
+	n.inputs = []input{{stage: func() task.Stage { return task.NewSink(sink) }, exchange: exchange[T]}}
+	n.op.Guarantee = guaranteeOf(sink.Guarantee())
+	n.op.Detail = detail(sink)
+	if c, ok := sink.(connector.CommittingSink); ok {
+		n.committer = c.OpenCommitter
+	} else if sink.Guarantee() == connector.ExactlyOnce {
+		s.p.fault("E024", where, fmt.Sprintf("sink %q claims to be exactly-once and has no committer", id),
+			"implement connector.CommittingSink, or claim AtLeastOnce or Idempotent")
+	}
+	return SinkRef{s.p, n}
+}
+
+func guaranteeOf(g Guarantee) jobpb.Guarantee {
+	switch g {
+	case connector.AtLeastOnce:
+		return jobpb.Guarantee_GUARANTEE_AT_LEAST_ONCE
+	case connector.Idempotent:
+		return jobpb.Guarantee_GUARANTEE_IDEMPOTENT
+	case connector.ExactlyOnce:
+		return jobpb.Guarantee_GUARANTEE_EXACTLY_ONCE
+	}
+	return jobpb.Guarantee_GUARANTEE_UNSPECIFIED
+}
+
+// detail is what a connector says about itself in one line of the plan, if it is a fmt.Stringer.
+func detail(connector any) string {
+	if s, ok := connector.(fmt.Stringer); ok {
+		return s.String()
+	}
+	return ""
+}
+
+// SinkRef is a sink in the pipeline, to set its modifiers.
+type SinkRef struct {
+	p *Pipeline
+	n *node
+}
+
+// Parallelism sets the number of writing subtasks.
+func (r SinkRef) Parallelism(n int) SinkRef {
+	r.p.parallelism(r.n, n)
+	return r
+}
+
+// SlotGroup keeps operators of different groups out of each other's slots.
+func (r SinkRef) SlotGroup(name string) SinkRef {
+	r.n.op.SlotGroup = name
+	return r
+}
