@@ -1,0 +1,158 @@
+package worker
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/sluiceio/sluice/proto/controlpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/spawn"
+)
+
+// Codes of what can happen to a task process; docs/errors.md.
+const (
+	codeNoExec      = "E041" // not an executable of this platform
+	codeNoJob       = "E042" // no Hello
+	codeBuildDied   = "E043" // the build function panicked, or took its process down
+	codeBuildTime   = "E044" // time limit
+	codeProtocol    = "E045" // protocol outside the window
+	codeNoArtifact  = "E060" // the job binary could not be fetched
+	codeNoStart     = "E061" // the process could not be started
+	codeCrashed     = "E062" // it ended by itself
+	codeOutOfMemory = "E063" // killed by the system
+	codeKilled      = "E064" // killed from outside
+	codeGarbled     = "E065" // it does not speak the task protocol
+	codeStdout      = "W040" // the build function wrote to standard output
+)
+
+// order is why a process was asked to end. The zero value: it was not.
+type order struct {
+	reason string
+	kind   jobpb.FailureKind // what its end means for the attempts in it
+}
+
+// ending is everything that is known about the end of a process.
+type ending struct {
+	exit    spawn.Exit
+	order   order
+	killed  bool           // it did not end in time
+	failure *jobpb.Failure // what it, or the agent, said was wrong
+	oom     bool           // the system has killed something for want of memory meanwhile
+	stderr  string
+	crash   string // the beginning of a panic or a fatal error
+}
+
+// report turns the end of a process into what the leader commits. The kind decides about restarts: an end that was
+// ordered has the kind of the order; a death from outside is a loss; everything else is the work of user code.
+func (e ending) report() *controlpb.ProcessExit {
+	x := &controlpb.ProcessExit{
+		Code: int32(e.exit.Code), Signal: e.exit.Signal, StderrTail: e.stderr,
+	}
+	switch {
+	case e.failure != nil:
+		x.Failure, x.Kind, x.Reason = e.failure, e.failure.Kind, e.failure.Message
+	case e.order.reason != "":
+		x.Kind, x.Reason = e.order.kind, e.order.reason
+		if e.killed {
+			x.Reason += " (did not end in time and was killed)"
+		}
+	default:
+		x.Failure = e.diagnose()
+		x.Kind, x.Reason = x.Failure.Kind, x.Failure.Message
+	}
+	return x
+}
+
+// diagnose explains an end that nobody ordered.
+func (e ending) diagnose() *jobpb.Failure {
+	f := &jobpb.Failure{Code: codeCrashed, Kind: jobpb.FailureKind_FAILURE_USER, Stack: e.crash}
+	cause, _, _ := strings.Cut(e.crash, "\n")
+	switch {
+	case e.exit.Signal == "SIGKILL" && e.oom:
+		f.Code = codeOutOfMemory
+		f.Message = "the task process was killed by the system for want of memory: give the worker more --memory, or the job fewer slots on it"
+	case e.exit.Signal == "SIGKILL" || e.exit.Signal == "SIGTERM" || e.exit.Signal == "SIGINT":
+		f.Code, f.Kind = codeKilled, jobpb.FailureKind_FAILURE_LOSS
+		f.Message = "the task process was killed from outside by " + e.exit.Signal
+	case cause != "":
+		f.Message = "the task process crashed: " + cause
+	case e.exit.Signal != "":
+		f.Message = "the task process " + e.exit.String()
+	default:
+		f.Message = fmt.Sprintf("the task process %s by itself: user code must return an error instead of calling os.Exit or log.Fatal", e.exit)
+	}
+	return f
+}
+
+// Bounds of what is kept of standard error, in bytes.
+const (
+	tailBytes  = 8 << 10
+	crashBytes = 8 << 10
+)
+
+// crashMarks begin the first line of a death that Go explains.
+var crashMarks = []string{"panic: ", "fatal error: ", "unexpected fault address ", "runtime: goroutine stack exceeds"}
+
+// tail keeps the end of standard error, and the beginning of a crash: with many goroutines the two are far apart.
+type tail struct {
+	mu struct {
+		sync.Mutex
+		last  []byte
+		line  []byte // the unfinished line
+		crash []byte
+	}
+}
+
+// Write never fails.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.last = append(t.mu.last, p...)
+	if n := len(t.mu.last) - tailBytes; n > 0 {
+		t.mu.last = append(t.mu.last[:0], t.mu.last[n:]...)
+	}
+	t.scan(p)
+	return len(p), nil
+}
+
+// scan keeps the newest crash: from its first line on, as far as the bound allows. The lock is held.
+func (t *tail) scan(p []byte) {
+	for len(p) > 0 {
+		line, rest, whole := bytes.Cut(p, []byte("\n"))
+		t.mu.line = append(t.mu.line, line[:min(len(line), crashBytes-len(t.mu.line))]...)
+		if !whole {
+			return
+		}
+		if marked(t.mu.line) {
+			t.mu.crash = t.mu.crash[:0]
+		}
+		t.mu.crash = t.grown()
+		t.mu.line, p = t.mu.line[:0], rest
+	}
+}
+
+// grown is the crash with the present line, if it belongs to one. The lock is held.
+func (t *tail) grown() []byte {
+	if len(t.mu.crash) == 0 && !marked(t.mu.line) || len(t.mu.crash)+len(t.mu.line) >= crashBytes {
+		return t.mu.crash
+	}
+	return append(append(t.mu.crash, t.mu.line...), '\n')
+}
+
+func marked(line []byte) bool {
+	for _, m := range crashMarks {
+		if bytes.HasPrefix(line, []byte(m)) {
+			return true
+		}
+	}
+	return false
+}
+
+// text returns both parts as valid UTF-8: a protobuf string must be.
+func (t *tail) text() (last, crash string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.ToValidUTF8(string(t.mu.last), "\ufffd"), strings.ToValidUTF8(string(t.grown()), "\ufffd")
+}

@@ -1,0 +1,187 @@
+package spawn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/sluiceio/sluice/internal/pipe"
+	"github.com/sluiceio/sluice/internal/vfs"
+)
+
+// Spec is what a task process is started with.
+type Spec struct {
+	Binary  string
+	Dir     string // its own directory, absolute; made if missing
+	Job     string
+	Process uint64
+	// MemoryBytes is the share of the worker's memory that it may use; Procs the number of threads that run Go code.
+	MemoryBytes int64
+	Procs       int
+	// Stdout and Stderr receive its output, each from one goroutine. They must not block for long.
+	Stdout, Stderr io.Writer
+}
+
+// Environment marks a task process: package flow/launch looks for it.
+const Environment = "SLUICE_TASK"
+
+// memoryLimitPercent of a process's memory is the soft limit of its collector; the rest is for what Go does not see.
+const memoryLimitPercent = 95
+
+func (s Spec) environment() []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"),
+		"TZ=UTC",
+		"TMPDIR=" + filepath.Join(s.Dir, tempName),
+		Environment + "=1",
+		"GOMEMLIMIT=" + strconv.FormatInt(s.MemoryBytes/100*memoryLimitPercent, 10),
+		"GOMAXPROCS=" + strconv.Itoa(s.Procs),
+	}
+}
+
+// Names within the directory of a task process.
+const (
+	LockName   = "lock"
+	RecordName = "process"
+	LogName    = "log" // directory for the output
+	tempName   = "tmp"
+)
+
+// Starter starts children from one thread that outlives them.
+type Starter struct {
+	requests chan request
+	ended    chan struct{}
+}
+
+type request struct {
+	cmd  *exec.Cmd
+	done chan error
+}
+
+// NewStarter makes a starter; Run has to run before Start can do anything.
+func NewStarter() *Starter {
+	return &Starter{requests: make(chan request), ended: make(chan struct{})}
+}
+
+// ErrStopped says that the starter has ended.
+var ErrStopped = errors.New("no process is started any more")
+
+// Run starts what Start asks for until ctx is done. End it last: children die with its thread.
+func (s *Starter) Run(ctx context.Context) error {
+	// Never unlocked: the runtime then ends the thread with this goroutine, and nothing else ever runs on it that
+	// could end it earlier.
+	runtime.LockOSThread()
+	defer close(s.ended)
+	for {
+		select {
+		case r := <-s.requests:
+			r.done <- r.cmd.Start()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Waits for a binary that somebody is still said to write: a child forked at that moment holds the descriptor until
+// it executes.
+const (
+	busyTries = 50
+	busyPause = 10 * time.Millisecond
+)
+
+// Start makes the directory, takes its lock and starts the process. The caller must Wait for the child.
+func (s *Starter) Start(ctx context.Context, spec Spec) (child *Child, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start process %d of job %s: %w", spec.Process, spec.Job, err)
+		}
+	}()
+	lock, err := prepare(spec.Dir)
+	if err != nil {
+		return nil, err
+	}
+	agent, inherit, err := pipe.Pair()
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	// From the start on these belong to the process alone: its end is their end.
+	inherit = append(inherit, lock)
+	defer func() {
+		for _, f := range inherit {
+			_ = f.Close()
+		}
+	}()
+	cmd, err := s.startCommand(ctx, spec, inherit)
+	if err != nil {
+		return nil, errors.Join(err, agent.Close())
+	}
+	child = &Child{AgentEnd: agent, cmd: cmd, done: make(chan struct{})}
+	if err := writeRecord(spec, cmd.Process.Pid); err != nil {
+		// Without the record no later agent could tell that it is ours.
+		child.Kill()
+		_, waitErr := child.Wait()
+		return nil, errors.Join(err, waitErr, agent.Close())
+	}
+	return child, nil
+}
+
+// prepare makes the directory of a process and locks it.
+func prepare(dir string) (lock *os.File, err error) {
+	for _, d := range []string{filepath.Join(dir, tempName), filepath.Join(dir, LogName)} {
+		if err := vfs.MakeDir(vfs.OS{}, d); err != nil {
+			return nil, err
+		}
+	}
+	return lockFile(filepath.Join(dir, LockName))
+}
+
+func (s *Starter) startCommand(ctx context.Context, spec Spec, inherit []*os.File) (*exec.Cmd, error) {
+	for try := 1; ; try++ {
+		cmd := &exec.Cmd{
+			Path:        spec.Binary,
+			Args:        []string{filepath.Base(spec.Binary)},
+			Dir:         spec.Dir,
+			Env:         spec.environment(),
+			Stdout:      spec.Stdout,
+			Stderr:      spec.Stderr,
+			ExtraFiles:  inherit,
+			SysProcAttr: attributes(),
+			WaitDelay:   outputDelay,
+		}
+		err := s.start(ctx, cmd)
+		if err == nil {
+			return cmd, nil
+		}
+		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
+			return nil, err
+		}
+		timer := time.NewTimer(busyPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// start lets the starter's thread start cmd.
+func (s *Starter) start(ctx context.Context, cmd *exec.Cmd) error {
+	r := request{cmd: cmd, done: make(chan error, 1)}
+	select {
+	case s.requests <- r:
+		return <-r.done
+	case <-s.ended:
+		return ErrStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
