@@ -1,0 +1,213 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+)
+
+// field is one field of the record type: where it lies and how a cell becomes its value. Compiled once per reader.
+type field struct {
+	name   string
+	offset uintptr
+	kind   reflect.Kind
+	bits   int
+	form   form
+}
+
+type form uint8
+
+const (
+	plain     form = iota
+	micros         // an integer of microseconds since the epoch, written as a time
+	timestamp      // time.Time
+)
+
+func fieldsOf(t reflect.Type) ([]field, error) {
+	if t.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("CSV records need a struct, not %v", t)
+	}
+	var fields []field
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		name, option, _ := strings.Cut(sf.Tag.Get("csv"), ",")
+		if name == "-" {
+			continue
+		}
+		if !sf.IsExported() {
+			return nil, fmt.Errorf("field %v.%s is not exported: export it, or leave it out with `csv:\"-\"`", t, sf.Name)
+		}
+		if name == "" {
+			name = sf.Name
+		}
+		fl := field{name: name, offset: sf.Offset, kind: sf.Type.Kind()}
+		switch {
+		case sf.Type == reflect.TypeFor[time.Time]():
+			fl.form = timestamp
+		case option == "time" && fl.kind == reflect.Int64:
+			fl.form = micros
+		case option != "":
+			return nil, fmt.Errorf("field %v.%s: option %q does not fit %v", t, sf.Name, option, sf.Type)
+		case fl.kind >= reflect.Int && fl.kind <= reflect.Uint64, fl.kind == reflect.Float32, fl.kind == reflect.Float64:
+			fl.bits = sf.Type.Bits()
+		case fl.kind != reflect.String && fl.kind != reflect.Bool:
+			return nil, fmt.Errorf("field %v.%s: a cell cannot become %v", t, sf.Name, sf.Type)
+		}
+		fields = append(fields, fl)
+	}
+	if len(fields) == 0 {
+		return nil, fmt.Errorf("%v has no field that a column could fill", t)
+	}
+	return fields, nil
+}
+
+// set decodes cell into the field of the record at v, which must be a pointer to the compiled struct type.
+func (f *field) set[T any](v *T, cell []byte, w *words) error {
+	p := unsafe.Add(unsafe.Pointer(v), f.offset)
+	switch {
+	case f.form == timestamp:
+		t, err := parseTime(cell)
+		*(*time.Time)(p) = t
+		return err
+	case f.form == micros:
+		t, err := parseTime(cell)
+		*(*int64)(p) = t.UnixMicro()
+		return err
+	}
+	switch f.kind {
+	case reflect.String:
+		*(*string)(p) = w.get(cell)
+		return nil
+	case reflect.Bool:
+		b, err := strconv.ParseBool(string(cell))
+		*(*bool)(p) = b
+		return cause(err)
+	case reflect.Float32, reflect.Float64:
+		x, err := strconv.ParseFloat(string(cell), f.bits)
+		if f.kind == reflect.Float32 {
+			*(*float32)(p) = float32(x)
+		} else {
+			*(*float64)(p) = x
+		}
+		return cause(err)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		x, err := strconv.ParseUint(string(cell), 10, f.bits)
+		store(p, f.bits, x)
+		return cause(err)
+	}
+	x, err := parseInt(cell, f.bits)
+	store(p, f.bits, uint64(x))
+	return err
+}
+
+// store writes the low bits of x; two's complement makes it right for signed fields.
+func store(p unsafe.Pointer, bits int, x uint64) {
+	switch bits {
+	case 8:
+		*(*uint8)(p) = uint8(x)
+	case 16:
+		*(*uint16)(p) = uint16(x)
+	case 32:
+		*(*uint32)(p) = uint32(x)
+	default:
+		*(*uint64)(p) = x
+	}
+}
+
+// parseInt reads short decimal integers without going through a string; anything unusual is left to strconv.
+func parseInt(cell []byte, bits int) (int64, error) {
+	digits := cell
+	if len(cell) > 0 && cell[0] == '-' {
+		digits = cell[1:]
+	}
+	if len(digits) == 0 || len(digits) > 18 || bits != 64 {
+		x, err := strconv.ParseInt(string(cell), 10, bits)
+		return x, cause(err)
+	}
+	var x int64
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			_, err := strconv.ParseInt(string(cell), 10, bits)
+			return 0, cause(err)
+		}
+		x = x*10 + int64(c-'0')
+	}
+	if len(digits) < len(cell) {
+		x = -x
+	}
+	return x, nil
+}
+
+// cause takes strconv's function name out of its error and keeps the value and the reason.
+func cause(err error) error {
+	var n *strconv.NumError
+	if errors.As(err, &n) {
+		return fmt.Errorf("%q: %w", n.Num, n.Err)
+	}
+	return err
+}
+
+// parseTime reads "2006-01-02 15:04:05" in UTC by position, and RFC 3339 otherwise.
+func parseTime(cell []byte) (time.Time, error) {
+	if len(cell) == 19 && cell[10] == ' ' {
+		if t, ok := fixedTime(cell); ok {
+			return t, nil
+		}
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(cell))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is not a time like 2006-01-02 15:04:05 or 2006-01-02T15:04:05Z", cell)
+	}
+	return t, nil
+}
+
+func fixedTime(c []byte) (time.Time, bool) {
+	if c[4] != '-' || c[7] != '-' || c[13] != ':' || c[16] != ':' {
+		return time.Time{}, false
+	}
+	bad := false
+	num := func(from, to int) (n int) {
+		for _, b := range c[from:to] {
+			bad = bad || b < '0' || b > '9'
+			n = n*10 + int(b-'0')
+		}
+		return n
+	}
+	y, mo, d, h, mi, s := num(0, 4), num(5, 7), num(8, 10), num(11, 13), num(14, 16), num(17, 19)
+	t := time.Date(y, time.Month(mo), d, h, mi, s, 0, time.UTC)
+	// Date normalises 31 April to 1 May; a date that changes was none.
+	if bad || t.Month() != time.Month(mo) || t.Day() != d || h > 23 || mi > 59 || s > 59 {
+		return time.Time{}, false
+	}
+	return t, true
+}
+
+// words shares the strings of short cells that come again and again, such as codes: one allocation per distinct value
+// instead of one per record.
+type words struct{ seen map[string]string }
+
+const (
+	maxWord  = 24   // bytes
+	maxWords = 4096 // distinct values; beyond, strings are simply allocated
+)
+
+func (w *words) get(cell []byte) string {
+	if len(cell) > maxWord {
+		return string(cell)
+	}
+	if s, ok := w.seen[string(cell)]; ok {
+		return s
+	}
+	s := string(cell)
+	if len(w.seen) < maxWords {
+		if w.seen == nil {
+			w.seen = map[string]string{}
+		}
+		w.seen[s] = s
+	}
+	return s
+}

@@ -1,0 +1,122 @@
+package file
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/flow/element"
+)
+
+// Text writes one line per record into part files below dir, exactly once. line appends the text of a record, without
+// line break, to dst and returns the extended slice.
+//
+// Part files are named by subtask first, so that their order by name is the order of the subtasks. While in progress
+// they stand in the directory .tmp below dir; all task processes of a job must see the same dir.
+func Text[T any](dir string, line func(dst []byte, v T) []byte) connector.Sink[T] {
+	return &sink[T]{dir: dir, line: line}
+}
+
+type sink[T any] struct {
+	dir  string
+	line func(dst []byte, v T) []byte
+}
+
+func (s *sink[T]) Guarantee() connector.Guarantee { return connector.ExactlyOnce }
+
+// String is the detail that a plan shows.
+func (s *sink[T]) String() string { return s.dir }
+
+func (s *sink[T]) OpenWriter(_ context.Context, t *connector.Task, _ [][]byte) (connector.Writer[T], error) {
+	tmp := filepath.Join(s.dir, tmpDir)
+	if err := os.MkdirAll(tmp, 0o755); err != nil {
+		return nil, connector.Fatal(fmt.Errorf("output: %w", err))
+	}
+	return &writer[T]{sink: s, part: part{job: t.Job, sink: t.Operator, subtask: t.Subtask, jobEpoch: t.JobEpoch, regionEpoch: t.RegionEpoch}, next: 1}, nil
+}
+
+func (s *sink[T]) OpenCommitter(_ context.Context, t *connector.Task) (connector.Committer, error) {
+	return &committer{dir: s.dir, self: part{job: t.Job, sink: t.Operator, jobEpoch: t.JobEpoch, regionEpoch: t.RegionEpoch}}, nil
+}
+
+// writer fills one part file between two Prepares; the file's checkpoint is that of the Prepare to come.
+type writer[T any] struct {
+	sink *sink[T]
+	part part // of the open file, and of the next one
+	next element.CheckpointID
+	file *os.File
+	out  *bufio.Writer
+	row  []byte
+}
+
+func (w *writer[T]) Write(_ context.Context, v T, _ element.Time) error {
+	if w.file == nil {
+		if err := w.open(); err != nil {
+			return err
+		}
+	}
+	w.row = append(w.sink.line(w.row[:0], v), '\n')
+	_, err := w.out.Write(w.row)
+	return err
+}
+
+func (w *writer[T]) open() error {
+	w.part.checkpoint = w.next
+	f, err := os.OpenFile(w.path(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return connector.Fatal(fmt.Errorf("output %s exists: another job with the same id writes into this directory; choose another one", w.path()))
+	}
+	if err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	w.file = f
+	if w.out == nil {
+		w.out = bufio.NewWriterSize(f, 256<<10)
+	}
+	w.out.Reset(f)
+	return nil
+}
+
+func (w *writer[T]) path() string { return filepath.Join(w.sink.dir, tmpDir, w.part.name()) }
+
+func (w *writer[T]) Flush(context.Context) error {
+	if w.file == nil {
+		return nil
+	}
+	return w.out.Flush()
+}
+
+func (w *writer[T]) End(context.Context) error { return nil }
+
+// Prepare makes the open file durable under its own name. The names of all files of one checkpoint differ in n.
+func (w *writer[T]) Prepare(ctx context.Context, id element.CheckpointID) ([]connector.Committable, error) {
+	w.next = id + 1
+	if w.file == nil {
+		return nil, nil
+	}
+	if err := errors.Join(w.out.Flush(), w.file.Sync(), w.file.Close()); err != nil {
+		return nil, fmt.Errorf("output %s: %w", w.path(), err)
+	}
+	w.file = nil
+	if err := syncDir(filepath.Join(w.sink.dir, tmpDir)); err != nil {
+		return nil, err
+	}
+	return []connector.Committable{{Subtask: w.part.subtask, Checkpoint: id, Data: []byte(w.part.name())}}, nil
+}
+
+func (w *writer[T]) Snapshot(element.CheckpointID) ([]byte, error) { return nil, nil }
+
+// Close discards a file that was not prepared.
+func (w *writer[T]) Close() error {
+	if w.file == nil {
+		return nil
+	}
+	err := errors.Join(w.file.Close(), os.Remove(w.path()))
+	w.file = nil
+	return err
+}
