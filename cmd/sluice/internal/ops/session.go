@@ -1,0 +1,134 @@
+package ops
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// Format of answers.
+type Format string
+
+// The formats.
+const (
+	Table Format = "table"
+	JSON  Format = "json"
+)
+
+// ParseFormat reads the value of --output.
+func ParseFormat(s string) (Format, error) {
+	switch f := Format(s); f {
+	case Table, JSON:
+		return f, nil
+	}
+	return Table, Usagef("-o table or -o json", "unknown output format %q", s)
+}
+
+// Session is what every verb works with.
+type Session struct {
+	Client *Client
+	Out    io.Writer // the answer
+	Err    io.Writer // progress and remarks
+	Format Format
+	// Terminal: Out and Err are seen by a person, so progress may be drawn and a view repainted.
+	Terminal Terminal
+	Now      func() time.Time
+}
+
+// Terminal says who reads.
+type Terminal int
+
+// The readers.
+const (
+	Pipe Terminal = iota
+	Screen
+)
+
+// print answers with a message in JSON, or with what table writes.
+func (s *Session) print(m proto.Message, table func(w *tabwriter.Writer)) error {
+	if s.Format == JSON {
+		return s.printJSON(m)
+	}
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	table(w)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return s.write(trimLines(b.String()))
+}
+
+// trimLines takes away the padding of last columns.
+func trimLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimRight(l, " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (s *Session) write(text string) error {
+	if _, err := io.WriteString(s.Out, text); err != nil {
+		return localFault(fmt.Errorf("write the answer: %w", err))
+	}
+	return nil
+}
+
+// remark tells people something that is no part of the answer.
+func (s *Session) remark(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.Err, format+"\n", args...) // nobody is listening if this fails
+}
+
+// printJSON writes one indented document.
+func (s *Session) printJSON(m proto.Message) error {
+	compact, err := marshalJSON(m)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, compact, "", "  "); err != nil {
+		return fmt.Errorf("indent JSON: %w", err)
+	}
+	return s.write(b.String() + "\n")
+}
+
+// printJSONLine writes one document on one line, for streams.
+func (s *Session) printJSONLine(m proto.Message) error {
+	compact, err := marshalJSON(m)
+	if err != nil {
+		return err
+	}
+	return s.write(string(compact) + "\n")
+}
+
+// marshalJSON is protobuf JSON with all fields. The library varies its blanks on purpose; ours are always the same.
+func marshalJSON(m proto.Message) ([]byte, error) {
+	raw, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode the answer: %w", err)
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return nil, fmt.Errorf("encode the answer: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// row writes the cells of one line.
+func row(w io.Writer, cells ...any) {
+	texts := make([]string, len(cells))
+	for i, c := range cells {
+		texts[i] = fmt.Sprint(c)
+		if texts[i] == "" {
+			texts[i] = "-"
+		}
+	}
+	_, _ = io.WriteString(w, strings.Join(texts, "\t")+"\n") // a buffer
+}

@@ -1,0 +1,279 @@
+package ops
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sluiceio/sluice/proto/apipb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+)
+
+// StatusOptions of Status and Watch.
+type StatusOptions struct {
+	Job       string
+	Freshness Freshness
+	Detail    Detail
+	Every     time.Duration // Watch only
+}
+
+// Detail of a table.
+type Detail int
+
+// The details.
+const (
+	Summary  Detail = iota // one line per chain of operators
+	Subtasks               // one line per subtask
+)
+
+func status(ctx context.Context, s *Session, o StatusOptions) (*apipb.StatusResponse, error) {
+	var resp *apipb.StatusResponse
+	err := s.Client.Do(ctx, func(ctx context.Context, to Coordinator) (err error) {
+		resp, err = to.Jobs.Status(ctx, &apipb.StatusRequest{Job: o.Job, Stale: o.Freshness == Stale})
+		return err
+	})
+	return resp, err
+}
+
+// Status shows one job.
+func Status(ctx context.Context, s *Session, o StatusOptions) error {
+	resp, err := status(ctx, s, o)
+	if err != nil {
+		return err
+	}
+	return s.print(resp, func(w *tabwriter.Writer) { statusTable(w, s, resp, nil, o.Detail) })
+}
+
+// clearScreen homes the cursor and clears what is below it.
+const clearScreen = "\x1b[H\x1b[J"
+
+// Watch shows one job again and again, until it has ended. In JSON it is one document per line.
+func Watch(ctx context.Context, s *Session, o StatusOptions) error {
+	var before *sample
+	tick := time.NewTicker(o.Every)
+	defer tick.Stop()
+	for {
+		resp, err := status(ctx, s, o)
+		if err != nil {
+			return err
+		}
+		now := &sample{at: s.Now(), counters: chainCounters(resp)}
+		if err := s.repaint(resp, before, o.Detail); err != nil {
+			return err
+		}
+		before = now
+		if terminal(resp.Status) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (s *Session) repaint(resp *apipb.StatusResponse, before *sample, detail Detail) error {
+	if s.Format == JSON {
+		return s.printJSONLine(resp)
+	}
+	var b bytes.Buffer
+	if s.Terminal == Screen {
+		b.WriteString(clearScreen)
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	statusTable(w, s, resp, before, detail)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return s.write(trimLines(b.String()))
+}
+
+// sample is what rates are computed from.
+type sample struct {
+	at       time.Time
+	counters map[int32]totals
+}
+
+// totals of one chain over its subtasks.
+type totals struct {
+	in, out                   int64
+	busy, idle, backpressured int64
+	watermark                 int64 // the lowest; MaxInt64 without any
+	subtasks, running, known  int
+	states                    map[jobpb.SubtaskState]int
+}
+
+func chainCounters(j *apipb.StatusResponse) map[int32]totals {
+	all := map[int32]totals{}
+	for _, t := range j.Subtasks {
+		sum, ok := all[t.Chain]
+		if !ok {
+			sum = totals{watermark: math.MaxInt64, states: map[jobpb.SubtaskState]int{}}
+		}
+		sum.subtasks++
+		sum.states[t.State]++
+		if t.State == jobpb.SubtaskState_SUBTASK_RUNNING {
+			sum.running++
+		}
+		if c := t.Counters; c != nil {
+			sum.add(c)
+		}
+		all[t.Chain] = sum
+	}
+	return all
+}
+
+func (t *totals) add(c *taskpb.Counters) {
+	t.known++
+	t.in += c.RecordsIn
+	t.out += c.RecordsOut
+	t.busy += c.BusyUs
+	t.idle += c.IdleUs
+	t.backpressured += c.BackpressuredUs
+	t.watermark = min(t.watermark, c.WatermarkUs)
+}
+
+// statusLine is the one line about a job.
+func statusLine(w *tabwriter.Writer, s *Session, j *apipb.StatusResponse) {
+	_, _ = fmt.Fprintf(w, "%s  %s  ran %s  restarts %d  losses %d", j.Id, enum(j.Status), ran(j.StartedUs, j.EndedUs, s.Now()), j.Restarts, j.Losses) // a buffer, like below
+	if j.Message != "" {
+		_, _ = fmt.Fprintf(w, "  (%s)", j.Message)
+	}
+	_, _ = fmt.Fprintln(w)
+}
+
+func statusTable(w *tabwriter.Writer, s *Session, j *apipb.StatusResponse, before *sample, detail Detail) {
+	statusLine(w, s, j)
+	if len(j.Subtasks) > 0 {
+		_, _ = fmt.Fprintln(w)
+		if detail == Subtasks {
+			subtaskTable(w, j)
+		} else {
+			chainTable(w, s, j, before)
+		}
+		regionTable(w, j)
+	}
+	edgeTable(w, j)
+	for _, k := range j.Sinks {
+		_, _ = fmt.Fprintf(w, "sink %s is %s\n", k.Operator, strings.ToLower(enum(k.Guarantee)))
+	}
+	for _, d := range j.Warnings {
+		_, _ = fmt.Fprintf(w, "warning %s: %s\n", d.Code, d.Message)
+	}
+	if j.Failure != nil {
+		failureTable(w, "failure", j.Failure)
+	}
+	for _, f := range j.Failures {
+		failureTable(w, clock(f.TimeUs), f)
+	}
+	note(w, j.Read)
+}
+
+func chainTable(w *tabwriter.Writer, s *Session, j *apipb.StatusResponse, before *sample) {
+	now := sample{at: s.Now(), counters: chainCounters(j)}
+	if before == nil {
+		row(w, "OPERATORS", "RUNNING", "STATE", "IN", "OUT", "BUSY", "BACKPR", "WATERMARK")
+	} else {
+		row(w, "OPERATORS", "RUNNING", "STATE", "IN/s", "OUT/s", "BUSY", "BACKPR", "WATERMARK")
+	}
+	shown := map[int32]bool{}
+	for _, t := range j.Subtasks {
+		if shown[t.Chain] {
+			continue
+		}
+		shown[t.Chain] = true
+		c := now.counters[t.Chain]
+		in, out := amount(c.in), amount(c.out)
+		if before != nil {
+			earlier := before.counters[t.Chain]
+			in, out = rate(c.in-earlier.in, now.at.Sub(before.at)), rate(c.out-earlier.out, now.at.Sub(before.at))
+			c.busy, c.idle, c.backpressured = c.busy-earlier.busy, c.idle-earlier.idle, c.backpressured-earlier.backpressured
+		}
+		if c.known == 0 {
+			in, out = "-", "-"
+		}
+		row(w, t.Operator, fmt.Sprintf("%d/%d", c.running, c.subtasks), states(c.states), in, out, share(c.busy, c), share(c.backpressured, c), watermark(c))
+	}
+}
+
+// rate is records per second. A new attempt starts counting anew, which is no negative rate.
+func rate(n int64, d time.Duration) string {
+	if d <= 0 || n < 0 {
+		return "-"
+	}
+	return amount(int64(float64(n) / d.Seconds()))
+}
+
+func share(part int64, c totals) string {
+	whole := c.busy + c.idle + c.backpressured
+	if whole <= 0 || part < 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d%%", 100*part/whole)
+}
+
+func watermark(c totals) string {
+	switch {
+	case c.known == 0 || c.watermark == math.MinInt64:
+		return "-"
+	case c.watermark == math.MaxInt64:
+		return "end"
+	}
+	return clock(c.watermark)
+}
+
+// states names the one state of all subtasks, or counts them.
+func states(counts map[jobpb.SubtaskState]int) string {
+	var parts []string
+	for state := range jobpb.SubtaskState(len(jobpb.SubtaskState_name)) {
+		n := counts[state]
+		if n == 0 {
+			continue
+		}
+		if len(counts) == 1 {
+			return enum(state)
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", n, enum(state)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func subtaskTable(w *tabwriter.Writer, j *apipb.StatusResponse) {
+	row(w, "SUBTASK", "ATTEMPT", "STATE", "REGION", "WORKER", "IN", "OUT")
+	for _, t := range j.Subtasks {
+		in, out := "-", "-"
+		if t.Counters != nil {
+			in, out = amount(t.Counters.RecordsIn), amount(t.Counters.RecordsOut)
+		}
+		row(w, fmt.Sprintf("%s[%d]", t.Operator, t.Index), t.Attempt, enum(t.State), t.Region, short(t.Worker), in, out)
+	}
+}
+
+func regionTable(w *tabwriter.Writer, j *apipb.StatusResponse) {
+	for _, r := range j.Regions {
+		_, _ = fmt.Fprintf(w, "region %d  %s  epoch %d  %d subtasks\n", r.Index, enum(r.State), r.Epoch, len(r.Subtasks))
+	}
+}
+
+func edgeTable(w *tabwriter.Writer, j *apipb.StatusResponse) {
+	for _, e := range j.Edges {
+		_, _ = fmt.Fprintf(w, "edge %s → %s  %s  %s  (%s)\n", e.From, e.To, strings.ToLower(enum(e.Partitioner)), enum(e.Exchange), e.Reason)
+	}
+}
+
+func failureTable(w *tabwriter.Writer, title string, f *jobpb.Failure) {
+	_, _ = fmt.Fprintf(w, "%s %s: %s", title, f.Code, failureText(f))
+	if f.Position != "" {
+		_, _ = fmt.Fprintf(w, " at %s", f.Position)
+	}
+	if f.Worker != "" {
+		_, _ = fmt.Fprintf(w, " on worker %s", short(f.Worker))
+	}
+	_, _ = fmt.Fprintln(w)
+}
