@@ -155,7 +155,7 @@ func (b *builds) run(ctx context.Context, r *controlpb.RequestBuild) *controlpb.
 	dir := b.agent.archive.openBuild()
 	stdout, stderr := &head{limit: taskpb.MaxOutput}, &tail{}
 	child, err := b.agent.starter.Start(ctx, spawn.Spec{
-		Binary: binary.Path(), Dir: dir, Job: r.Job, MemoryBytes: b.agent.cfg.slotMemory(), Procs: b.agent.procs(1),
+		Binary: binary.Path(), Dir: dir, Job: r.Job, Worker: b.agent.id.ID, Policy: b.agent.cfg.Policy, MemoryBytes: b.agent.cfg.slotMemory(), Procs: b.agent.procs(1),
 		Stdout: stdout, Stderr: stderr,
 	})
 	if err != nil {

@@ -221,7 +221,7 @@ func (p *taskProcess) execute(ctx, starting context.Context, binary *artifact.Ha
 	stderr := &tail{}
 	child, err := p.agent.starter.Start(starting, spawn.Spec{
 		Binary: binary.Path(), Dir: output.dir, Job: p.key.job, Process: p.key.number,
-		MemoryBytes: p.memory, Procs: p.agent.procs(p.slots),
+		Worker: p.agent.id.ID, Policy: p.agent.cfg.Policy, MemoryBytes: p.memory, Procs: p.agent.procs(p.slots),
 		Stdout: output.writer, Stderr: io.MultiWriter(output.writer, stderr),
 	})
 	if err != nil {

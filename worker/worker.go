@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
+	"github.com/sluiceio/sluice/internal/pipe"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -169,7 +170,7 @@ func (a *agent) run(ctx context.Context, p ports) error {
 
 	house.Go("starter", a.starter.Run)
 	house.Go("memory", a.oom.watch)
-	house.Go("data port", a.dataPort(p.data).run)
+	house.Go("data port", a.dataPort(p.data).Run)
 	house.Go("control port", func(ctx context.Context) error { return a.serveControl(ctx, p.control) })
 	if p.http != nil {
 		house.Go("http port", func(ctx context.Context) error { return a.serveHTTP(ctx, p.http) })
@@ -263,10 +264,16 @@ func (a *agent) awaitLeader(ctx context.Context, since time.Time, found <-chan s
 	}
 }
 
-func (a *agent) dataPort(l net.Listener) *dataPort {
-	return &dataPort{
-		listener: l, timeout: a.cfg.PrefaceTimeout, route: a.table.route, count: a.counters.connections.note,
-		log: a.log.Named("data"),
+func (a *agent) dataPort(l net.Listener) *pipe.Port {
+	log := a.log.Named("data")
+	return &pipe.Port{
+		Listener: l, Timeout: a.cfg.PrefaceTimeout, Route: a.table.route,
+		Note: func(outcome string, err error) {
+			a.counters.connections.note(outcome)
+			if err != nil {
+				log.Debug("data connection not handed over", "outcome", outcome, "error", err)
+			}
+		},
 	}
 }
 

@@ -14,6 +14,13 @@ const (
 	lockDescriptor
 )
 
+// Environment of a task process: what an agent says before a link exists.
+const (
+	EnvTask     = "SLUICE_TASK"     // 1: this process was started by an agent
+	EnvWorker   = "SLUICE_WORKER"   // id of the worker
+	EnvInsecure = "SLUICE_INSECURE" // 1: the agent's wire.Policy is insecure, so the process may dial beyond loopback
+)
+
 // AgentEnd is the agent's side of the link to one task process.
 type AgentEnd struct {
 	Link  *Link

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluiceio/sluice/internal/pipe"
 	"github.com/sluiceio/sluice/internal/vfs"
+	"github.com/sluiceio/sluice/internal/wire"
 )
 
 // Spec is what a task process is started with.
@@ -23,6 +24,9 @@ type Spec struct {
 	Dir     string // its own directory, absolute; made if missing
 	Job     string
 	Process uint64
+	// Worker is the id of the worker, for what the process says of itself.
+	Worker string
+	Policy wire.Policy
 	// MemoryBytes is the share of the worker's memory that it may use; Procs the number of threads that run Go code.
 	MemoryBytes int64
 	Procs       int
@@ -30,21 +34,23 @@ type Spec struct {
 	Stdout, Stderr io.Writer
 }
 
-// Environment marks a task process: package flow/launch looks for it.
-const Environment = "SLUICE_TASK"
-
 // memoryLimitPercent of a process's memory is the soft limit of its collector; the rest is for what Go does not see.
 const memoryLimitPercent = 95
 
 func (s Spec) environment() []string {
-	return []string{
+	env := []string{
 		"PATH=" + os.Getenv("PATH"),
 		"TZ=UTC",
 		"TMPDIR=" + filepath.Join(s.Dir, tempName),
-		Environment + "=1",
+		pipe.EnvTask + "=1",
+		pipe.EnvWorker + "=" + s.Worker,
 		"GOMEMLIMIT=" + strconv.FormatInt(s.MemoryBytes/100*memoryLimitPercent, 10),
 		"GOMAXPROCS=" + strconv.Itoa(s.Procs),
 	}
+	if s.Policy.Insecure {
+		env = append(env, pipe.EnvInsecure+"=1")
+	}
+	return env
 }
 
 // Names within the directory of a task process.

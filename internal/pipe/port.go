@@ -1,4 +1,4 @@
-package worker
+package pipe
 
 import (
 	"container/list"
@@ -9,9 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
-	"github.com/sluiceio/sluice/internal/pipe"
 	"github.com/sluiceio/sluice/internal/run"
 )
 
@@ -20,17 +17,27 @@ import (
 // connections there are, none of them delays a peer.
 const handshakes = 1024
 
+// Outcomes beside the answers.
+const (
+	OutcomeNotAccepted = "accept-failed" // the system gave no descriptor
+	OutcomeBadPreface  = "bad-preface"   // too slow, displaced, or not a preface
+	OutcomeNotPassed   = "not-passed"    // the process is dying or stuck; the dialler sees the connection end
+)
+
 // acceptPause is how long accepting pauses when the system has no descriptor to give.
 const acceptPause = 20 * time.Millisecond
 
-// dataPort hands data connections over to task processes. It reads the preface, answers with one byte and passes the
-// descriptor on; the records that follow never come near the agent.
-type dataPort struct {
-	listener net.Listener
-	timeout  time.Duration
-	route    func(pipe.Preface) (pipe.Answer, *pipe.Sender)
-	count    func(outcome string)
-	log      hclog.Logger
+// Port is the single data port of a worker: it reads the preface of a connection, answers with one byte and passes the
+// descriptor on. The records that follow never come near the agent.
+type Port struct {
+	Listener net.Listener
+	// Timeout bounds the handshake of one connection.
+	Timeout time.Duration
+	// Route decides where a connection goes; the sender matters for Accepted only. It must not block.
+	Route func(Preface) (Answer, *Sender)
+	// Note hears what became of each connection: the answer, or one of the outcomes below, with its error. It must not
+	// block.
+	Note func(outcome string, err error)
 
 	mu struct {
 		sync.Mutex
@@ -39,22 +46,22 @@ type dataPort struct {
 	}
 }
 
-// run accepts connections until ctx is done, and returns when none is left with the agent.
-func (d *dataPort) run(ctx context.Context) error {
+// Run accepts connections until ctx is done, and returns when none is left with the agent.
+func (d *Port) Run(ctx context.Context) error {
 	d.mu.waiting = list.New()
 	g := run.NewGroup(ctx, "data port")
 	g.Go("close", func(ctx context.Context) error {
 		<-ctx.Done()
 		d.close()
-		return d.listener.Close()
+		return d.Listener.Close()
 	})
 	g.Go("accept", func(ctx context.Context) error { return d.accept(ctx, g) })
 	return g.Wait()
 }
 
-func (d *dataPort) accept(ctx context.Context, g *run.Group) error {
+func (d *Port) accept(ctx context.Context, g *run.Group) error {
 	for {
-		conn, err := d.listener.Accept()
+		conn, err := d.Listener.Accept()
 		switch {
 		case err == nil:
 			at := d.admit(conn)
@@ -69,13 +76,8 @@ func (d *dataPort) accept(ctx context.Context, g *run.Group) error {
 			return nil
 		default:
 			// Out of descriptors, most likely. Those in use come back.
-			d.count("accept-failed")
-			d.log.Warn("data connection cannot be accepted", "error", err)
-			timer := time.NewTimer(acceptPause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
+			d.Note(OutcomeNotAccepted, err)
+			if !pause(ctx, acceptPause) {
 				return nil
 			}
 		}
@@ -84,7 +86,7 @@ func (d *dataPort) accept(ctx context.Context, g *run.Group) error {
 
 // admit notes a connection that still has to introduce itself, and displaces the oldest one if there are too many. It
 // returns nil when the port is closed.
-func (d *dataPort) admit(conn net.Conn) *list.Element {
+func (d *Port) admit(conn net.Conn) *list.Element {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.mu.closed {
@@ -99,14 +101,14 @@ func (d *dataPort) admit(conn net.Conn) *list.Element {
 	return d.mu.waiting.PushBack(conn)
 }
 
-func (d *dataPort) leave(at *list.Element) {
+func (d *Port) leave(at *list.Element) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mu.waiting.Remove(at) // nothing, if it was displaced
 }
 
 // close ends every handshake in progress.
-func (d *dataPort) close() {
+func (d *Port) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mu.closed = true
@@ -116,33 +118,33 @@ func (d *dataPort) close() {
 }
 
 // serve leads one connection to its process. The agent's own descriptor is closed in any case.
-func (d *dataPort) serve(conn net.Conn, at *list.Element) {
+func (d *Port) serve(conn net.Conn, at *list.Element) {
 	defer conn.Close()
-	deadline := time.Now().Add(d.timeout)
+	deadline := time.Now().Add(d.Timeout)
 	err := conn.SetDeadline(deadline)
-	var preface pipe.Preface
+	var preface Preface
 	if err == nil {
-		preface, err = pipe.ReadPreface(conn)
+		preface, err = ReadPreface(conn)
 	}
 	d.leave(at)
 	if err != nil {
-		d.count("bad-preface")
-		d.log.Debug("data connection without a valid preface", "from", conn.RemoteAddr(), "error", err)
+		d.Note(OutcomeBadPreface, err)
 		return
 	}
-	answer, conns := d.route(preface)
-	d.count(answer.String())
-	if _, err := conn.Write([]byte{byte(answer)}); err != nil || answer != pipe.Accepted {
+	answer, conns := d.Route(preface)
+	if _, err = conn.Write([]byte{byte(answer)}); answer != Accepted || err != nil {
+		d.Note(answer.String(), err)
 		return
 	}
 	raw, ok := conn.(syscall.Conn)
 	if !ok {
-		d.log.Error("data connection has no descriptor", "type", conn)
+		err = errors.New("the connection has no descriptor")
+	} else {
+		err = conns.Pass(deadline, raw, preface)
+	}
+	if err != nil {
+		d.Note(OutcomeNotPassed, err)
 		return
 	}
-	if err := conns.Pass(deadline, raw, preface); err != nil {
-		// The process is dying or stuck. The dialler sees the connection end, as it would have a moment later.
-		d.count("not-passed")
-		d.log.Debug("data connection was not taken by its process", "process", preface.Process, "error", err)
-	}
+	d.Note(answer.String(), nil)
 }
