@@ -2,28 +2,376 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/sluiceio/sluice/coordinator/api"
+	"github.com/sluiceio/sluice/coordinator/artifact"
+	"github.com/sluiceio/sluice/coordinator/consensus"
+	"github.com/sluiceio/sluice/coordinator/schedule"
+	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/internal/vfs"
+	"github.com/sluiceio/sluice/proto/controlpb"
 )
 
 // Run is a coordinator's life: it opens the data directory and the listeners, forms or joins a cluster, and serves until
 // ctx ends (a planned stop: leadership is handed over first, and nil returned) or something makes going on unsafe.
-func Run(ctx context.Context, cfg Config) error {
+func Run(ctx context.Context, cfg Config) (err error) {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("coordinator configuration: %w", err)
 	}
-	<-ctx.Done()
-	return nil
+	fsys := vfs.OS{}
+	if cfg.DataDir, err = filepath.Abs(cfg.DataDir); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if err := vfs.MakeDir(fsys, cfg.DataDir); err != nil {
+		return err
+	}
+	lock, err := lockDir(fsys, cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	parts, err := open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return RunOn(ctx, cfg, parts)
 }
 
-// Peer is a voter of a cluster that is recovered by hand.
-type Peer struct {
-	ID          string
-	RaftAddress string
+func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
+	lock, err := fsys.Lock(path.Join(dir, lockName))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("data directory %s is in use by another process", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
+	}
+	return lock, nil
 }
 
-// Recover gives a stopped coordinator a new list of voters after a quorum was lost for ever. It treats every entry of
-// the local Raft log as committed, so it is the last resort. Run it with the same peers on every survivor, then start
-// them. The directory must not be in use.
-func Recover(ctx context.Context, dataDir string, peers []Peer) error {
-	return fmt.Errorf("recover %s: no data", dataDir)
+// ErrKilled as the cause of Run's context ends a node at once, without handing anything over: what a crash would do. It
+// is for tests of what a crash leaves.
+var ErrKilled = errors.New("killed")
+
+// node is one coordinator. It is assembled by RunOn and lives as long as that.
+type node struct {
+	cfg        Config
+	parts      Parts
+	id         identity // cluster is written by belong alone
+	apiAddress string
+	log        hclog.Logger
+	started    time.Time
+	metrics    *metrics
+
+	raft      *raft.Raft
+	fsm       *fsm
+	artifacts *artifact.Store
+	touched   *touched
+	gathering *gathering
+	throne    *throne
+	conns     *conns
+
+	group     *run.Group    // everything that runs
+	proposals chan struct{} // one for each proposal under way
+	renew     chan struct{} // the facts were replaced: begin the reign again
+	failed    chan error    // going on is unsafe
+}
+
+// maxProposals of clients are under way at a time, on top of the scheduler's own.
+const maxProposals = 512
+
+// RunOn is Run on given parts, which it owns from now on.
+func RunOn(ctx context.Context, cfg Config, parts Parts) (err error) {
+	n := &node{
+		cfg: cfg, parts: parts, apiAddress: advertised(cfg.Advertise, parts.API), started: time.Now(),
+		metrics: newMetrics(), touched: newTouched(), gathering: newGathering(), throne: newThrone(),
+		proposals: make(chan struct{}, maxProposals), renew: make(chan struct{}, 1), failed: make(chan error, 1),
+	}
+	n.log = cfg.Log.Named("coordinator")
+	n.conns = newConns(cfg.Policy.Client, parts.Dial)
+	defer func() { err = errors.Join(err, n.conns.close(), parts.Stores.Close()) }()
+	if err := n.prepare(); err != nil {
+		return errors.Join(err, parts.API.Close(), closeIf(parts.HTTP), parts.Transport.Close())
+	}
+	n.fsm = newFSM(n.fail, n.metrics.applied)
+	if n.raft, err = n.startRaft(); err != nil {
+		return errors.Join(err, parts.API.Close(), closeIf(parts.HTTP), parts.Transport.Close())
+	}
+	n.metrics.registry.MustRegister(nodeCollector{n})
+	return n.serve(ctx)
+}
+
+func closeIf(c io.Closer) error {
+	if c == nil {
+		return nil
+	}
+	return c.Close()
+}
+
+// prepare reads the data directory and refuses one that must not be started.
+func (n *node) prepare() (err error) {
+	dir, fsys := n.cfg.DataDir, n.parts.FS
+	if err := vfs.MakeDir(fsys, dir); err != nil {
+		return err
+	}
+	if err := checkHalted(fsys, dir); err != nil {
+		return err
+	}
+	if n.id, err = loadIdentity(fsys, dir); err != nil {
+		return err
+	}
+	n.log = n.log.With("node", n.id.id)
+	hasState, err := n.parts.Stores.HasState()
+	if err != nil {
+		return fmt.Errorf("look for raft state: %w", err)
+	}
+	if n.id.cluster != "" && !hasState {
+		return fmt.Errorf("data directory %s belongs to coordinator %s of cluster %s, but its raft log is gone: a voter without memory"+
+			" could vote twice; move the directory away, remove the coordinator from the cluster and let it join anew", dir, n.id.id, n.id.cluster)
+	}
+	n.id.api, n.id.raft, n.id.http = n.parts.API.Addr().String(), n.parts.RaftAddress, ""
+	if n.parts.HTTP != nil {
+		n.id.http = n.parts.HTTP.Addr().String()
+	}
+	if err := storeIdentity(fsys, dir, n.id); err != nil {
+		return err
+	}
+	if err := vfs.Discard(fsys, path.Join(dir, spoolName)); err != nil {
+		return err
+	}
+	if err := vfs.MakeDir(fsys, path.Join(dir, spoolName)); err != nil {
+		return err
+	}
+	n.artifacts, err = artifact.OpenStore(fsys, path.Join(dir, artifactsName), n.cfg.MaxArtifactBytes)
+	return err
+}
+
+func (n *node) startRaft() (*raft.Raft, error) {
+	stores, err := n.parts.Stores.Watch(n.cfg.HangTimeout, n.hung)
+	if err != nil {
+		return nil, err
+	}
+	if err := consensus.CheckNewest(stores.Snapshots); err != nil {
+		return nil, err
+	}
+	cfg := raft.DefaultConfig()
+	cfg.LocalID = raft.ServerID(n.id.id)
+	cfg.HeartbeatTimeout = n.cfg.HeartbeatTimeout
+	cfg.ElectionTimeout = n.cfg.ElectionTimeout
+	cfg.LeaderLeaseTimeout = n.cfg.LeaseTimeout
+	cfg.SnapshotInterval = n.cfg.SnapshotInterval
+	cfg.SnapshotThreshold = n.cfg.SnapshotThreshold
+	cfg.TrailingLogs = n.cfg.TrailingLogs
+	cfg.NoLegacyTelemetry = true
+	cfg.Logger = n.cfg.Log.Named("raft").With("node", n.id.id)
+	transport := consensus.NewTransport(n.parts.Transport, func(to raft.ServerID, installs int) {
+		n.metrics.installs.Inc()
+		n.log.Error("a follower needs one snapshot after the other: it cannot keep up with the log while it installs one",
+			"coordinator", string(to), "snapshots", installs)
+	})
+	r, err := raft.NewRaft(cfg, n.fsm, stores.Logs, stores.Stable, stores.Snapshots, transport)
+	if err != nil {
+		return nil, fmt.Errorf("start raft: %w", errors.Join(err, n.fsm.restoreProblem()))
+	}
+	return r, nil
+}
+
+// hung ends the process; see consensus.Stores.Watch.
+func (n *node) hung(operation string) {
+	n.log.Error("the disk under the raft log hangs; this process ends so that another coordinator can lead",
+		"operation", operation, "limit", n.cfg.HangTimeout)
+	n.parts.Exit(ExitHung)
+}
+
+// fail ends Run with an error, because going on would be unsafe. It returns at once.
+func (n *node) fail(reason error) {
+	n.log.Error("this coordinator stops", "reason", reason)
+	select {
+	case n.failed <- reason:
+	default: // it is stopping already
+	}
+}
+
+// diverged stops this node for good: its facts differ from those of another coordinator.
+func (n *node) diverged(other string, index uint64, ours, theirs []byte) {
+	reason := fmt.Errorf("at index %d the facts of coordinator %s (chain %x) differ from those of coordinator %s (chain %x)",
+		index, n.id.id, ours, other, theirs)
+	if err := storeHalted(n.parts.FS, n.cfg.DataDir, reason.Error()); err != nil {
+		reason = errors.Join(reason, err)
+	}
+	n.fail(reason)
+}
+
+// serve runs everything until the end, and ends everything.
+func (n *node) serve(ctx context.Context) error {
+	// The group does not end with ctx but after the hand-over.
+	n.group = run.NewGroup(context.WithoutCancel(ctx), "coordinator")
+	server, err := n.newServer()
+	if err != nil {
+		return errors.Join(err, n.raft.Shutdown().Error(), n.parts.API.Close(), closeIf(n.parts.HTTP))
+	}
+	if n.cfg.Listening != nil {
+		n.cfg.Listening(Addresses{ID: n.id.id, API: n.apiAddress, Raft: n.parts.RaftAddress, HTTP: n.id.http})
+	}
+	n.log.Info("coordinator started", "api", n.apiAddress, "raft", n.parts.RaftAddress, "http", n.id.http, "version", n.cfg.Version)
+	n.group.Go("api", func(context.Context) error { return server.Serve(n.parts.API) })
+	if n.parts.HTTP != nil {
+		n.group.Go("http", func(ctx context.Context) error { return n.serveHTTP(ctx, n.parts.HTTP) })
+	}
+	n.group.Go("watch leader", n.watchLeader)
+	n.group.Go("leadership", n.followLeadership)
+	n.group.Go("enter", n.enter)
+	n.group.Go("belong", n.belong)
+	n.group.Go("keep", n.keep)
+	n.group.Go("failure", func(ctx context.Context) error {
+		select {
+		case err := <-n.failed:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	select {
+	case <-ctx.Done():
+		if !errors.Is(context.Cause(ctx), ErrKilled) {
+			n.handOver()
+		}
+	case <-n.group.Context().Done():
+	}
+	return n.shutDown(server)
+}
+
+// handOver gives leadership away before a planned stop, so that the cluster does not have to find out.
+func (n *node) handOver() {
+	if n.raft.State() != raft.Leader || len(n.servers()) == 1 {
+		return
+	}
+	if err := n.transfer(n.group.Context(), n.raft.LeadershipTransfer); err != nil {
+		n.log.Warn("leadership was not handed over before the stop", "error", err)
+	}
+}
+
+// shutDown ends everything and waits for it. Reigns and long calls end with the group; Raft's end settles what still waits
+// for the log; the last to go is what the others stood on.
+func (n *node) shutDown(server *grpc.Server) error {
+	n.group.Stop()
+	server.Stop()
+	raftErr := n.raft.Shutdown().Error()
+	err := errors.Join(n.group.Wait(), raftErr, n.parts.Transport.Close(), closeIf(n.parts.HTTP))
+	n.log.Info("coordinator stopped", "error", err)
+	return err
+}
+
+func (n *node) newServer() (*grpc.Server, error) {
+	handlers, err := api.New(api.Config{
+		ID: n.id.id, Version: n.cfg.Version, ProtocolMin: n.cfg.ProtocolMin, ProtocolMax: n.cfg.ProtocolMax,
+		NoLeaderWait: n.cfg.NoLeaderWait, Group: n.group, Log: n.log.Named("api"),
+	}, n)
+	if err != nil {
+		return nil, err
+	}
+	server := n.cfg.Policy.Server(append(handlers.Options(), grpc.WaitForHandlers(true))...)
+	handlers.Register(server)
+	controlpb.RegisterControlServer(server, control{node: n})
+	return server, nil
+}
+
+// control serves workers; it is a type of its own so that node has no methods of the gRPC kind.
+type control struct {
+	controlpb.UnimplementedControlServer
+	node *node
+}
+
+// Attach opens a session.
+func (c control) Attach(stream grpc.BidiStreamingServer[controlpb.WorkerMessage, controlpb.CoordinatorMessage]) error {
+	return c.node.Attach(stream)
+}
+
+// scheduleConfig are the limits of the scheduler in one term.
+func (n *node) scheduleConfig(term uint64) schedule.Config {
+	c := schedule.DefaultConfig()
+	c.Leader, c.Term = n.id.id, term
+	c.Heartbeat, c.LossTimeout = n.cfg.WorkerHeartbeat, n.cfg.WorkerLostAfter
+	return c
+}
+
+// lastSnapshotIndex is the index of the newest snapshot that this node has taken or installed.
+func (n *node) lastSnapshotIndex() uint64 {
+	index, err := strconv.ParseUint(n.raft.Stats()["last_snapshot_index"], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return index
+}
+
+// conns are lazy gRPC connections to other processes, one for each address.
+type conns struct {
+	client func(addr string, opts ...grpc.DialOption) (*grpc.ClientConn, error)
+	opts   []grpc.DialOption
+
+	mu struct {
+		sync.Mutex
+		byAddress map[string]*grpc.ClientConn
+		closed    bool
+	}
+}
+
+func newConns(client func(string, ...grpc.DialOption) (*grpc.ClientConn, error), dial dialFunc) *conns {
+	c := &conns{client: client, opts: []grpc.DialOption{
+		grpc.WithContextDialer(dial),
+		// A coordinator that comes back must be found within an election, not within the default of minutes.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}),
+	}}
+	c.mu.byAddress = make(map[string]*grpc.ClientConn)
+	return c
+}
+
+// Conn returns the connection to an address.
+func (n *node) Conn(address string) (grpc.ClientConnInterface, error) {
+	c := n.conns
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.closed {
+		return nil, errors.New("this coordinator is stopping")
+	}
+	if conn := c.mu.byAddress[address]; conn != nil {
+		return conn, nil
+	}
+	if address == "" {
+		return nil, errors.New("no address")
+	}
+	conn, err := c.client(address, c.opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
+	}
+	c.mu.byAddress[address] = conn
+	return conn, nil
+}
+
+func (c *conns) close() error {
+	c.mu.Lock()
+	c.mu.closed = true
+	open := c.mu.byAddress
+	c.mu.byAddress = nil
+	c.mu.Unlock()
+	var errs []error
+	for _, conn := range open {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -1,0 +1,362 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/sluiceio/sluice/coordinator/api"
+	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/proto/apipb"
+	"github.com/sluiceio/sluice/proto/commandpb"
+)
+
+// gathering is how coordinators without state become a cluster, or find one.
+//
+// # Agreement before existence
+//
+// A new cluster is a Raft configuration that some nodes write into their empty logs. Two different configurations with a
+// node in common are two clusters, each of which may elect a leader; nothing afterwards can mend that. So nobody writes
+// one from what it knows alone: each node tells the others whom it has seen, and writes the configuration only when
+// exactly the expected number of nodes without state all name the same set. All of them then write the same bytes, and a
+// node that comes too late finds nodes with state, and joins.
+//
+// What was seen stays in the set for as long as it might come back (forgetAfter): a set that shrinks at the first lost
+// packet is how two halves agree on two different sets.
+type gathering struct {
+	mu struct {
+		sync.Mutex
+		seen map[string]sighting // by id, without this node
+	}
+}
+
+type sighting struct {
+	raftAddress string
+	expect      int32
+	seen        []string
+	last        time.Time
+}
+
+const (
+	helloPause   = 250 * time.Millisecond
+	helloTimeout = time.Second
+	forgetAfter  = 30 * time.Second
+	complainEach = 10 * time.Second
+)
+
+func newGathering() *gathering {
+	g := &gathering{}
+	g.mu.seen = make(map[string]sighting)
+	return g
+}
+
+// note remembers a node without state that has introduced itself, or answered.
+func (g *gathering) note(id string, s sighting) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s.last = time.Now()
+	g.mu.seen[id] = s
+}
+
+// drop forgets a node that turned out to have state.
+func (g *gathering) drop(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.mu.seen, id)
+}
+
+// set returns the ids seen, self included, in order.
+func (g *gathering) set(self string) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ids := []string{self}
+	for id, s := range g.mu.seen {
+		if time.Since(s.last) > forgetAfter {
+			delete(g.mu.seen, id)
+			continue
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// agreed returns the configuration if everyone who was seen names the same set of the expected size. Otherwise it says
+// what is missing.
+func (g *gathering) agreed(self raft.Server, expect int) (raft.Configuration, error) {
+	set := g.set(string(self.ID))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(set) > expect {
+		return raft.Configuration{}, fmt.Errorf("%d coordinators without state (%v) want to form a cluster of %d: stop those that do not belong",
+			len(set), set, expect)
+	}
+	if len(set) < expect {
+		return raft.Configuration{}, fmt.Errorf("waiting for %d more coordinators; seen so far: %v", expect-len(set), set)
+	}
+	cfg := raft.Configuration{}
+	for _, id := range set {
+		if id == string(self.ID) {
+			cfg.Servers = append(cfg.Servers, self)
+			continue
+		}
+		s := g.mu.seen[id]
+		if int(s.expect) != expect {
+			return raft.Configuration{}, fmt.Errorf("coordinator %s expects a cluster of %d, this one of %d: give all the same --bootstrap-expect",
+				id, s.expect, expect)
+		}
+		if !slices.Equal(s.seen, set) {
+			return raft.Configuration{}, fmt.Errorf("coordinator %s has seen %v, this one %v: waiting until all see the same", id, s.seen, set)
+		}
+		cfg.Servers = append(cfg.Servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(s.raftAddress), Suffrage: raft.Voter})
+	}
+	return cfg, nil
+}
+
+// hasState reports whether this node belongs to a cluster: its log is not empty any more.
+func (n *node) hasState() bool { return n.raft.LastIndex() > 0 || n.raft.CurrentTerm() > 0 }
+
+// enter brings a node without state into a cluster: an existing one if anybody knows one, else a new one.
+func (n *node) enter(ctx context.Context) error {
+	var complained time.Time
+	for !n.hasState() {
+		err := n.tryToEnter(ctx)
+		if err != nil && time.Since(complained) > complainEach {
+			complained = time.Now()
+			n.log.Info("not in a cluster yet", "reason", err)
+		}
+		if !sleep(ctx, helloPause) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (n *node) tryToEnter(ctx context.Context) error {
+	answers := n.helloAll(ctx, n.cfg.Join)
+	for _, a := range answers {
+		if a.Cluster == "" {
+			continue
+		}
+		if a.LeaderAddress == "" {
+			return fmt.Errorf("cluster %s has no leader to join", a.Cluster)
+		}
+		return n.joinAt(ctx, a.LeaderAddress)
+	}
+	for _, a := range answers {
+		if a.HasState {
+			return fmt.Errorf("coordinator %s belongs to a cluster that has no leader yet", a.Id)
+		}
+	}
+	if n.cfg.BootstrapExpect == 0 {
+		return errors.New("no cluster found to join")
+	}
+	self := raft.Server{ID: raft.ServerID(n.id.id), Address: raft.ServerAddress(n.parts.RaftAddress), Suffrage: raft.Voter}
+	cfg, err := n.gathering.agreed(self, n.cfg.BootstrapExpect)
+	if err != nil {
+		return err
+	}
+	err = n.raft.BootstrapCluster(cfg).Error()
+	if errors.Is(err, raft.ErrCantBootstrap) {
+		return nil // a node that was faster has reached this one already
+	}
+	if err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	n.log.Info("cluster formed", "coordinators", len(cfg.Servers))
+	return nil
+}
+
+// helloAll introduces this node to everybody at the same time and notes who has no state.
+func (n *node) helloAll(ctx context.Context, addresses []string) []*apipb.HelloResponse {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	req := n.helloRequest()
+	group := run.NewGroup(ctx, "hello")
+	answers := make([]*apipb.HelloResponse, len(addresses))
+	for i, address := range addresses {
+		if address == n.apiAddress {
+			continue
+		}
+		group.Go(address, func(ctx context.Context) error {
+			resp, err := n.hello(ctx, address, req)
+			if err != nil {
+				n.log.Debug("hello failed", "address", address, "error", err)
+				return nil
+			}
+			answers[i] = resp
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		n.log.Error("hello", "error", err)
+	}
+	answers = slices.DeleteFunc(answers, func(a *apipb.HelloResponse) bool { return a == nil || a.Id == n.id.id })
+	for _, a := range answers {
+		if a.HasState {
+			n.gathering.drop(a.Id)
+		} else if a.Expect > 0 {
+			n.gathering.note(a.Id, sighting{raftAddress: a.RaftAddress, expect: a.Expect, seen: a.Seen})
+		}
+	}
+	return answers
+}
+
+func (n *node) hello(ctx context.Context, address string, req *apipb.HelloRequest) (*apipb.HelloResponse, error) {
+	conn, err := n.Conn(address)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := apipb.NewNodeClient(conn).Hello(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return resp, resp.Validate()
+}
+
+func (n *node) helloRequest() *apipb.HelloRequest {
+	view, _ := n.fsm.view()
+	return &apipb.HelloRequest{
+		Id: n.id.id, ApiAddress: n.apiAddress, RaftAddress: n.parts.RaftAddress, Expect: int32(n.cfg.BootstrapExpect),
+		HasState: n.hasState(), Cluster: view.Cluster(), Seen: n.gathering.set(n.id.id),
+	}
+}
+
+// Hello answers an introduction.
+func (n *node) Hello(req *apipb.HelloRequest) *apipb.HelloResponse {
+	if req.HasState {
+		n.gathering.drop(req.Id)
+	} else if req.Expect > 0 && req.Id != n.id.id {
+		n.gathering.note(req.Id, sighting{raftAddress: req.RaftAddress, expect: req.Expect, seen: req.Seen})
+	}
+	me := n.helloRequest()
+	leader, _ := n.Leader()
+	resp := &apipb.HelloResponse{
+		Id: me.Id, ApiAddress: me.ApiAddress, RaftAddress: me.RaftAddress, Expect: me.Expect, HasState: me.HasState,
+		Cluster: me.Cluster, Seen: me.Seen, LeaderAddress: leader.Address,
+	}
+	_, resp.Member = n.server(raft.ServerID(req.Id))
+	return resp
+}
+
+// server finds a node in Raft's newest configuration.
+func (n *node) server(id raft.ServerID) (raft.Server, bool) {
+	for _, s := range n.servers() {
+		if s.ID == id {
+			return s, true
+		}
+	}
+	return raft.Server{}, false
+}
+
+func (n *node) servers() []raft.Server {
+	// Answered from memory; it cannot fail.
+	return n.raft.GetConfiguration().Configuration().Servers
+}
+
+// record is what the facts should say about this node.
+func (n *node) record() *commandpb.Node {
+	return &commandpb.Node{Id: n.id.id, ApiAddress: n.apiAddress, RaftAddress: n.parts.RaftAddress, Version: n.cfg.Version}
+}
+
+func (n *node) joinAt(ctx context.Context, leader string) error {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.ApplyTimeout)
+	defer cancel()
+	conn, err := n.Conn(leader)
+	if err != nil {
+		return fmt.Errorf("join at %s: %w", leader, err)
+	}
+	me := n.record()
+	_, err = apipb.NewNodeClient(conn).Join(ctx, &apipb.JoinRequest{
+		Id: me.Id, ApiAddress: me.ApiAddress, RaftAddress: me.RaftAddress, Version: me.Version,
+	})
+	if err != nil {
+		return fmt.Errorf("join at %s: %s", leader, apipb.MessageOf(err))
+	}
+	return nil
+}
+
+const (
+	announcePause = time.Second
+	// removedAfter is the time without a leader after which a node asks whether it was removed.
+	removedAfter = 5 * time.Second
+)
+
+// errRemoved ends a node that is no member any more.
+var errRemoved = errors.New("this coordinator was removed from its cluster; to let it join anew, move its data directory away")
+
+// belong keeps a member's record true (its address or version may have changed since it joined), remembers the
+// cluster, and ends a node that was removed while it could not hear of it.
+func (n *node) belong(ctx context.Context) error {
+	for {
+		view, changed := n.fsm.view()
+		leader, leaderChanged := n.Leader()
+		if err := n.rememberCluster(view.Cluster()); err != nil {
+			return err
+		}
+		_, member := n.server(raft.ServerID(n.id.id))
+		me := n.record()
+		switch {
+		case member && !leader.Here && leader.ID != n.id.id && leader.Address != "" && !sameNode(view.Node(me.Id), me):
+			if err := n.joinAt(ctx, leader.Address); err != nil {
+				n.log.Debug("cannot announce this coordinator", "error", err)
+			}
+		case n.hasState() && leader.ID == "" && leader.LostFor > removedAfter:
+			if n.wasRemoved(ctx, view.Cluster(), n.addresses(view.Nodes())) {
+				return errRemoved
+			}
+		}
+		timer := time.NewTimer(announcePause)
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-leaderChanged:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		timer.Stop()
+	}
+}
+
+func sameNode(a, b *commandpb.Node) bool {
+	return a != nil && a.ApiAddress == b.ApiAddress && a.RaftAddress == b.RaftAddress && a.Version == b.Version
+}
+
+func (n *node) addresses(nodes func(func(*commandpb.Node) bool)) []string {
+	all := slices.Clone(n.cfg.Join)
+	for node := range nodes {
+		all = append(all, node.ApiAddress)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// wasRemoved asks around. Only the word of the leader counts: a follower may not have heard yet that this node was added.
+func (n *node) wasRemoved(ctx context.Context, cluster string, addresses []string) bool {
+	for _, a := range n.helloAll(ctx, addresses) {
+		if a.Cluster != "" && a.Cluster == cluster && a.LeaderAddress == a.ApiAddress && !a.Member {
+			return true
+		}
+	}
+	return false
+}
+
+// rememberCluster makes the data directory a member's for good; see identity.
+func (n *node) rememberCluster(cluster string) error {
+	if cluster == "" || cluster == n.id.cluster {
+		return nil
+	}
+	if n.id.cluster != "" {
+		n.log.Warn("cluster has another id", "before", n.id.cluster, "now", cluster)
+	}
+	n.id.cluster = cluster
+	return storeIdentity(n.parts.FS, n.cfg.DataDir, n.id)
+}
+
+var _ api.Members = (*node)(nil)

@@ -1,0 +1,497 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc/codes"
+
+	"github.com/sluiceio/sluice/coordinator/api"
+	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/proto/apipb"
+	"github.com/sluiceio/sluice/proto/commandpb"
+)
+
+// contact is what the leader last heard from another coordinator.
+type contact struct {
+	at      time.Time
+	applied uint64
+	// artifacts held there, sorted; nil until the first inventory.
+	artifacts []string
+}
+
+// contacts are those of one reign, by node id.
+type contacts struct {
+	mu struct {
+		sync.Mutex
+		byID map[string]contact
+	}
+}
+
+func (c *contacts) update(id string, change func(*contact)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.byID == nil {
+		c.mu.byID = make(map[string]contact)
+	}
+	one := c.mu.byID[id]
+	change(&one)
+	c.mu.byID[id] = one
+}
+
+func (c *contacts) get(id string) (contact, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one, ok := c.mu.byID[id]
+	return one, ok
+}
+
+// reachableWithin is the age of the last contact up to which a coordinator counts as reachable.
+const reachableWithin = 3 * auditPause
+
+func (c *contacts) reachable(id string) bool {
+	one, ok := c.get(id)
+	return ok && time.Since(one.at) <= reachableWithin
+}
+
+// lockMembers makes changes of membership follow each other.
+func (r *reign) lockMembers(ctx context.Context) (unlock func(), err error) {
+	select {
+	case r.members <- struct{}{}:
+		return func() { <-r.members }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Join adds a coordinator as a non-voter, or brings the record of a member up to date. The promoter does the rest.
+func (n *node) Join(ctx context.Context, joining *commandpb.Node) error {
+	r := n.reigning()
+	if r == nil {
+		return api.ErrNotLeader
+	}
+	unlock, err := r.lockMembers(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	future := n.raft.GetConfiguration()
+	suffrage := raft.Nonvoter
+	for _, s := range future.Configuration().Servers {
+		if s.ID == raft.ServerID(joining.Id) {
+			suffrage = s.Suffrage
+		} else if s.Address == raft.ServerAddress(joining.RaftAddress) {
+			return &api.Refusal{Status: codes.FailedPrecondition, Code: api.CodeMembership,
+				Cause: fmt.Errorf("coordinator %s is a member at %s", s.ID, s.Address),
+				Hints: []string{"if that one is gone for ever, remove it first: sluice raft remove-peer " + string(s.ID)}}
+		}
+	}
+	if known, ok := n.server(raft.ServerID(joining.Id)); !ok || known.Address != raft.ServerAddress(joining.RaftAddress) {
+		id, address := raft.ServerID(joining.Id), raft.ServerAddress(joining.RaftAddress)
+		err := n.configure(ctx, func(timeout time.Duration) raft.IndexFuture {
+			if suffrage == raft.Voter {
+				return n.raft.AddVoter(id, address, future.Index(), timeout)
+			}
+			return n.raft.AddNonvoter(id, address, future.Index(), timeout)
+		})
+		if err != nil {
+			return fmt.Errorf("add coordinator %s: %w", joining.Id, err)
+		}
+		r.log.Info("coordinator added", "coordinator", joining.Id, "address", joining.RaftAddress)
+	}
+	result, err := n.Propose(ctx, &commandpb.Command{Command: &commandpb.Command_PutNode{PutNode: &commandpb.PutNode{Node: joining}}})
+	if err != nil {
+		return err
+	}
+	if result.Status == state.Refused {
+		return fmt.Errorf("record coordinator %s: %s", joining.Id, result.Message)
+	}
+	return nil
+}
+
+// configure changes Raft's configuration, with a deadline around all of it.
+func (n *node) configure(ctx context.Context, change func(timeout time.Duration) raft.IndexFuture) error {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.ApplyTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	n.group.Go("change configuration", func(context.Context) error {
+		done <- change(n.cfg.ApplyTimeout).Error()
+		return nil
+	})
+	select {
+	case err := <-done:
+		if err != nil {
+			return &api.ProposalError{Cause: err, Outcome: outcomeOf(err)}
+		}
+		return nil
+	case <-ctx.Done():
+		return &api.ProposalError{Cause: context.Cause(ctx), Outcome: api.Unknown}
+	}
+}
+
+// promote turns non-voters into voters, one at a time: when they have caught up and hold every artifact that the facts
+// refer to. It also removes the records of coordinators that Raft does not know any more.
+func (r *reign) promote(ctx context.Context) error {
+	for sleep(ctx, auditPause) {
+		if err := r.promoteOne(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("cannot promote a coordinator", "error", err)
+		}
+		if err := r.tidyNodes(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("cannot remove the record of a coordinator", "error", err)
+		}
+	}
+	return nil
+}
+
+// promotionLag is how many entries a non-voter may be behind.
+const promotionLag = 64
+
+func (r *reign) promoteOne(ctx context.Context) error {
+	unlock, err := r.lockMembers(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	future := r.n.raft.GetConfiguration()
+	view, _ := r.n.fsm.view()
+	for _, s := range future.Configuration().Servers {
+		if s.Suffrage == raft.Voter {
+			continue
+		}
+		c, ok := r.heard.get(string(s.ID))
+		if !ok || !r.heard.reachable(string(s.ID)) || c.applied+promotionLag < view.Index() || c.artifacts == nil {
+			continue
+		}
+		missing := 0
+		for a := range view.Artifacts() {
+			if _, ok := slices.BinarySearch(c.artifacts, a.Digest); !ok {
+				missing++
+			}
+		}
+		if missing > 0 {
+			r.log.Debug("not promoted yet", "coordinator", string(s.ID), "artifacts_missing", missing)
+			continue
+		}
+		if err := r.n.configure(ctx, func(timeout time.Duration) raft.IndexFuture {
+			return r.n.raft.AddVoter(s.ID, s.Address, future.Index(), timeout)
+		}); err != nil {
+			return fmt.Errorf("promote %s: %w", s.ID, err)
+		}
+		r.log.Info("coordinator promoted to voter", "coordinator", string(s.ID))
+		return nil
+	}
+	return nil
+}
+
+func (r *reign) tidyNodes(ctx context.Context) error {
+	unlock, err := r.lockMembers(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	view, _ := r.n.fsm.view()
+	for node := range view.Nodes() {
+		if _, member := r.n.server(raft.ServerID(node.Id)); member {
+			continue
+		}
+		_, err := r.n.Propose(ctx, &commandpb.Command{Command: &commandpb.Command_RemoveNode{RemoveNode: &commandpb.RemoveNode{Id: node.Id}}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Remove takes a coordinator out of the cluster.
+func (n *node) Remove(ctx context.Context, id string, how api.Removal) error {
+	r := n.reigning()
+	if r == nil {
+		return api.ErrNotLeader
+	}
+	unlock, err := r.lockMembers(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	future := n.raft.GetConfiguration()
+	servers := future.Configuration().Servers
+	at := slices.IndexFunc(servers, func(s raft.Server) bool { return s.ID == raft.ServerID(id) })
+	if at < 0 {
+		return &api.Refusal{Status: codes.NotFound, Code: api.CodeUnknownPeer, Cause: fmt.Errorf("no coordinator %q", id),
+			Hints: []string{"sluice peers shows the members"}}
+	}
+	if err := r.mayRemove(servers, at, how); err != nil {
+		return err
+	}
+	if err := n.configure(ctx, func(timeout time.Duration) raft.IndexFuture {
+		return n.raft.RemoveServer(raft.ServerID(id), future.Index(), timeout)
+	}); err != nil {
+		return fmt.Errorf("remove coordinator %s: %w", id, err)
+	}
+	r.log.Info("coordinator removed", "coordinator", id)
+	_, err = n.Propose(ctx, &commandpb.Command{Command: &commandpb.Command_RemoveNode{RemoveNode: &commandpb.RemoveNode{Id: id}}})
+	return err
+}
+
+// mayRemove keeps an operator from losing what cannot be got back.
+func (r *reign) mayRemove(servers []raft.Server, at int, how api.Removal) error {
+	refuse := func(hint, format string, args ...any) error {
+		return &api.Refusal{Status: codes.FailedPrecondition, Code: api.CodeMembership, Cause: fmt.Errorf(format, args...), Hints: []string{hint}}
+	}
+	id := string(servers[at].ID)
+	if id == r.n.id.id {
+		return refuse("hand leadership over first: sluice raft transfer-leader", "coordinator %s is the leader", id)
+	}
+	if servers[at].Suffrage != raft.Voter {
+		return nil
+	}
+	before := r.quorumOf(servers)
+	rest := slices.Delete(slices.Clone(servers), at, at+1)
+	after := r.quorumOf(rest)
+	if after.live < after.needed {
+		return refuse("bring the others back first; if they are lost for ever: sluice raft recover",
+			"without coordinator %s, %d of %d voters are reachable and %d are needed: the cluster would stop",
+			id, after.live, after.voters, after.needed)
+	}
+	if how == api.Forced {
+		return nil
+	}
+	if after.tolerance() < before.tolerance() {
+		return refuse("add a replacement first, or use --force",
+			"removing coordinator %s lowers the number of losses that the cluster survives from %d to %d", id, before.tolerance(), after.tolerance())
+	}
+	view, _ := r.n.fsm.view()
+	for a := range view.Artifacts() {
+		if held := r.holders(a.Digest, rest); held < after.needed {
+			return refuse("wait until the artifacts are copied, or use --force",
+				"without coordinator %s, artifact %.12s is on %d of %d voters, %d are needed", id, a.Digest, held, after.voters, after.needed)
+		}
+	}
+	return nil
+}
+
+// quorum counts the voters of a configuration.
+type quorum struct{ voters, live, needed int }
+
+// tolerance is how many more reachable voters may be lost.
+func (q quorum) tolerance() int { return q.live - q.needed }
+
+func (r *reign) quorumOf(servers []raft.Server) quorum {
+	var q quorum
+	for _, s := range servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		q.voters++
+		if string(s.ID) == r.n.id.id || r.heard.reachable(string(s.ID)) {
+			q.live++
+		}
+	}
+	q.needed = q.voters/2 + 1
+	return q
+}
+
+// holders counts the voters that are known to hold an artifact.
+func (r *reign) holders(digest string, servers []raft.Server) int {
+	held := 0
+	for _, s := range servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		if string(s.ID) == r.n.id.id {
+			if _, err := r.n.artifacts.Stat(artifactDigest(digest)); err == nil {
+				held++
+			}
+			continue
+		}
+		if c, ok := r.heard.get(string(s.ID)); ok {
+			if _, ok := slices.BinarySearch(c.artifacts, digest); ok {
+				held++
+			}
+		}
+	}
+	return held
+}
+
+// Transfer hands leadership to a voter; to the best one if none is named.
+func (n *node) Transfer(ctx context.Context, to string) (string, error) {
+	r := n.reigning()
+	if r == nil {
+		return "", api.ErrNotLeader
+	}
+	if to == n.id.id {
+		return to, nil
+	}
+	start := n.raft.LeadershipTransfer
+	if to != "" {
+		s, ok := n.server(raft.ServerID(to))
+		if !ok {
+			return "", &api.Refusal{Status: codes.NotFound, Code: api.CodeUnknownPeer, Cause: fmt.Errorf("no coordinator %q", to)}
+		}
+		if s.Suffrage != raft.Voter {
+			return "", &api.Refusal{Status: codes.FailedPrecondition, Code: api.CodeMembership, Retryable: true,
+				Cause: fmt.Errorf("coordinator %s is not a voter yet", to)}
+		}
+		start = func() raft.Future { return n.raft.LeadershipTransferToServer(s.ID, s.Address) }
+	}
+	if err := n.transfer(ctx, start); err != nil {
+		return "", &api.Refusal{Status: codes.Unavailable, Code: api.CodeMembership, Retryable: true,
+			Cause: fmt.Errorf("leadership was not handed over: %w", err)}
+	}
+	return n.awaitOther(ctx)
+}
+
+// transfer waits for Raft's transfer, with a deadline around it: Raft's own covers less than all of it.
+func (n *node) transfer(ctx context.Context, start func() raft.Future) error {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.StopTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	n.group.Go("transfer leadership", func(context.Context) error {
+		done <- start().Error()
+		return nil
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// awaitOther waits until another node is known to lead.
+func (n *node) awaitOther(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.NoLeaderWait)
+	defer cancel()
+	for {
+		leader, changed := n.Leader()
+		if leader.ID != "" && leader.ID != n.id.id {
+			return leader.ID, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return "", fmt.Errorf("wait for the new leader: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// Peers describes the members, asking each for its newest state.
+func (n *node) Peers(ctx context.Context) ([]*apipb.PeerInfo, int32, error) {
+	view, _ := n.fsm.view()
+	leader, _ := n.Leader()
+	servers := n.servers()
+	infos := make([]*apipb.PeerInfo, len(servers))
+	group := run.NewGroup(ctx, "peers")
+	for i, s := range servers {
+		node := view.Node(string(s.ID))
+		infos[i] = &apipb.PeerInfo{
+			Id: string(s.ID), RaftAddress: string(s.Address), ApiAddress: node.GetApiAddress(), Version: node.GetVersion(),
+			Voter: s.Suffrage == raft.Voter, Role: "unreachable", LastContactUs: -1,
+		}
+		group.Go(string(s.ID), func(ctx context.Context) error {
+			n.ask(ctx, infos[i], leader.ID)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, 0, fmt.Errorf("ask coordinators: %w", err)
+	}
+	voters, live := 0, 0
+	for _, p := range infos {
+		if p.Voter {
+			voters++
+			if p.Role != "unreachable" {
+				live++
+			}
+		}
+	}
+	return infos, int32(max(live-(voters/2+1), 0)), nil
+}
+
+// ask fills in what only the node itself knows.
+func (n *node) ask(ctx context.Context, p *apipb.PeerInfo, leader string) {
+	role := "follower"
+	if p.Id == leader {
+		role = "leader"
+	}
+	if p.Id == n.id.id {
+		c := n.Chain(0)
+		p.Role, p.Applied, p.Chain, p.LastContactUs = role, c.Applied, c.Now[:], 0
+		return
+	}
+	if p.ApiAddress == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	resp, err := n.chainOf(ctx, p.ApiAddress, 0)
+	if err != nil {
+		n.log.Debug("coordinator does not answer", "coordinator", p.Id, "error", err)
+		if r := n.reigning(); r != nil {
+			if c, ok := r.heard.get(p.Id); ok {
+				p.LastContactUs, p.Applied = time.Since(c.at).Microseconds(), c.applied
+			}
+		}
+		return
+	}
+	p.Role, p.Applied, p.Chain, p.LastContactUs = role, resp.Applied, resp.Chain, 0
+}
+
+func (n *node) chainOf(ctx context.Context, address string, index uint64) (*apipb.ChainResponse, error) {
+	conn, err := n.Conn(address)
+	if err != nil {
+		return nil, err
+	}
+	return apipb.NewNodeClient(conn).Chain(ctx, &apipb.ChainRequest{Index: index})
+}
+
+// maxSnapshotBytes bounds what is restored by hand.
+const maxSnapshotBytes = 4 << 30
+
+// Restore replaces the facts of the whole cluster. The snapshot is read, verified and decoded before Raft sees it, since
+// Raft ends the process when a snapshot that it has taken over cannot be restored.
+func (n *node) Restore(ctx context.Context, from io.Reader) (index uint64, err error) {
+	r := n.reigning()
+	if r == nil {
+		return 0, api.ErrNotLeader
+	}
+	unreadable := func(err error) error {
+		return &api.Refusal{Status: codes.InvalidArgument, Code: api.CodeSnapshot, Cause: fmt.Errorf("the snapshot cannot be restored: %w", err),
+			Hints: []string{"nothing was changed; take a file that sluice raft snapshot save has written, in full"}}
+	}
+	spool, err := n.spool(io.LimitReader(from, maxSnapshotBytes+1))
+	if err != nil {
+		return 0, unreadable(err)
+	}
+	defer func() { err = errors.Join(err, spool.discard()) }()
+	if spool.size > maxSnapshotBytes {
+		return 0, unreadable(fmt.Errorf("more than %d bytes", int64(maxSnapshotBytes)))
+	}
+	facts, err := state.Load(spool.reader())
+	if err != nil {
+		return 0, unreadable(err)
+	}
+	unlock, err := r.lockMembers(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	view := facts.View()
+	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: view.Index(), Term: view.Term(), Size: spool.size}
+	if err := n.raft.Restore(meta, spool.reader(), n.cfg.ApplyTimeout); err != nil {
+		return 0, &api.ProposalError{Cause: fmt.Errorf("restore: %w", err), Outcome: api.Unknown}
+	}
+	r.log.Warn("facts were replaced by a snapshot", "index", view.Index(), "cluster", view.Cluster())
+	select {
+	case n.renew <- struct{}{}:
+	default: // a renewal is under way already
+	}
+	return view.Index(), nil
+}

@@ -1,0 +1,253 @@
+package coordinator
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/proto/commandpb"
+	"github.com/sluiceio/sluice/proto/controlpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+)
+
+const namespace = "sluice"
+
+// metrics of one node. What the facts, Raft or the sessions know is read when somebody asks; only what nobody else
+// counts is counted here.
+type metrics struct {
+	registry      *prometheus.Registry
+	leaderChanges prometheus.Counter
+	reigns        prometheus.Counter
+	installs      prometheus.Counter
+	apply         prometheus.Histogram
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		leaderChanges: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "raft_leader_changes_total", Help: "Leaders that this coordinator has come to know.",
+		}),
+		reigns: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "raft_reigns_total", Help: "Times that this coordinator has begun to lead.",
+		}),
+		installs: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "raft_repeated_snapshot_installs_total",
+			Help: "Snapshots sent to a follower that had got others shortly before: it cannot keep up.",
+		}),
+		apply: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "raft_apply_seconds", Help: "Time to apply one committed entry to the facts.",
+			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 9),
+		}),
+	}
+	m.registry.MustRegister(m.leaderChanges, m.reigns, m.installs, m.apply,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) applied(d time.Duration) { m.apply.Observe(d.Seconds()) }
+
+// nodeCollector reads a running node whenever it is scraped.
+type nodeCollector struct{ n *node }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+}
+
+// descs are made anew per scrape: they are cheap, and a scrape is rare.
+type descs struct {
+	term, commit, applied, contact, leads, voters  *prometheus.Desc
+	jobs, restarts, slots, workers, memory         *prometheus.Desc
+	records, bytes, busy, late, skipped, watermark *prometheus.Desc
+	state, artifacts                               *prometheus.Desc
+}
+
+func makeDescs() descs {
+	return descs{
+		term:      desc("raft_term", "Raft term that this coordinator is in."),
+		commit:    desc("raft_commit_index", "Newest committed entry that this coordinator knows."),
+		applied:   desc("raft_applied_index", "Newest entry applied here."),
+		contact:   desc("raft_last_contact_seconds", "Time since this coordinator heard from a leader; 0 on the leader."),
+		leads:     desc("raft_leader", "1 on the coordinator that leads, else 0."),
+		voters:    desc("raft_peers", "Coordinators of the cluster.", "suffrage"),
+		jobs:      desc("job_status", "Jobs in each status.", "status"),
+		restarts:  desc("job_restarts_total", "Restarts of a job by the failures that caused them.", "job", "reason"),
+		slots:     desc("worker_slots", "Slots of live workers.", "state"),
+		workers:   desc("workers", "Workers by health.", "health"),
+		memory:    desc("task_process_rss_bytes", "Resident memory of a job's task processes.", "job"),
+		records:   desc("operator_records_total", "Records that passed a chain since its attempts started.", "job", "op", "direction"),
+		bytes:     desc("operator_bytes_total", "Bytes that passed a chain since its attempts started.", "job", "op", "direction"),
+		busy:      desc("operator_time_seconds_total", "Time of a chain's subtasks since their attempts started.", "job", "op", "kind"),
+		late:      desc("operator_late_records_total", "Records that came after their window was closed.", "job", "op"),
+		skipped:   desc("errors_total", "Records given up by an error policy.", "job", "op", "policy"),
+		watermark: desc("operator_watermark_lag_seconds", "Age of a chain's lowest watermark.", "job", "op"),
+		state:     desc("state_bytes", "Keyed state of a chain.", "job", "op"),
+		artifacts: desc("artifacts", "Job binaries that the cluster keeps."),
+	}
+}
+
+// Describe sends nothing: which series exist depends on the jobs.
+func (nodeCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads the node.
+func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
+	d := makeDescs()
+	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
+	}
+	c.raft(d, gauge)
+	view, _ := c.n.fsm.view()
+	c.facts(d, view, gauge)
+	if r := c.n.reigning(); r != nil {
+		for job, chains := range c.chains(view, r.sessions.samples()) {
+			for name, sum := range chains {
+				sum.collect(d, job, name, out)
+			}
+		}
+		memory := map[string]float64{}
+		for _, p := range r.sessions.samples() {
+			memory[p.Job] += float64(p.Sample.ResidentBytes)
+		}
+		for job, bytes := range memory {
+			gauge(d.memory, bytes, job)
+		}
+	}
+}
+
+type gaugeFunc func(desc *prometheus.Desc, v float64, labels ...string)
+
+func (c nodeCollector) raft(d descs, gauge gaugeFunc) {
+	leader, _ := c.n.Leader()
+	gauge(d.term, float64(c.n.raft.CurrentTerm()))
+	gauge(d.commit, float64(c.n.raft.CommitIndex()))
+	gauge(d.applied, float64(c.n.raft.AppliedIndex()))
+	leads, contact := 0.0, c.n.lostFor().Seconds()
+	if leader.Here {
+		leads, contact = 1, 0
+	}
+	gauge(d.leads, leads)
+	gauge(d.contact, contact)
+	voters, others := 0, 0
+	for _, s := range c.n.servers() {
+		if s.Suffrage == raft.Voter {
+			voters++
+		} else {
+			others++
+		}
+	}
+	gauge(d.voters, float64(voters), "voter")
+	gauge(d.voters, float64(others), "nonvoter")
+}
+
+func (c nodeCollector) facts(d descs, view *state.View, gauge gaugeFunc) {
+	counts := map[jobpb.JobStatus]int{}
+	for job := range view.Jobs() {
+		head := job.Head()
+		counts[head.Status]++
+		gauge(d.restarts, float64(head.Restarts), head.Id, "failure")
+		gauge(d.restarts, float64(head.Losses), head.Id, "loss")
+	}
+	for n := range jobpb.JobStatus_name {
+		if s := jobpb.JobStatus(n); s != jobpb.JobStatus_JOB_UNSPECIFIED {
+			gauge(d.jobs, float64(counts[s]), strings.ToLower(state.StatusName(s)))
+		}
+	}
+	used, all, alive, lost := 0, 0, 0, 0
+	for w := range view.Workers() {
+		if w.Health != commandpb.WorkerHealth_WORKER_ALIVE {
+			lost++
+			continue
+		}
+		alive++
+		all += int(w.Slots)
+		used += view.UsedSlots(w.Id)
+	}
+	gauge(d.slots, float64(used), "used")
+	gauge(d.slots, float64(all-used), "free")
+	gauge(d.workers, float64(alive), "alive")
+	gauge(d.workers, float64(lost), "lost")
+	artifacts := 0
+	for range view.Artifacts() {
+		artifacts++
+	}
+	gauge(d.artifacts, float64(artifacts))
+}
+
+// chainSum adds up the counters of a chain's subtasks.
+type chainSum struct {
+	taskpb.Counters
+	lowest int64 // watermark, microseconds; lowest int64: none yet
+	seen   bool
+}
+
+// chains adds up the newest samples by job and chain.
+func (c nodeCollector) chains(view *state.View, samples []*controlpb.ProcessSample) map[string]map[string]*chainSum {
+	jobs := map[string]map[string]*chainSum{}
+	for _, p := range samples {
+		job := view.Job(p.Job)
+		if job == nil || job.Plan() == nil {
+			continue
+		}
+		if jobs[p.Job] == nil {
+			jobs[p.Job] = map[string]*chainSum{}
+		}
+		for _, k := range p.Sample.Counters {
+			name := strconv.Itoa(int(k.Chain))
+			if int(k.Chain) < len(job.Plan().Chains) {
+				name = job.Plan().Chains[k.Chain].Name
+			}
+			if jobs[p.Job][name] == nil {
+				jobs[p.Job][name] = &chainSum{}
+			}
+			jobs[p.Job][name].add(k)
+		}
+	}
+	return jobs
+}
+
+func (s *chainSum) add(k *taskpb.Counters) {
+	s.RecordsIn += k.RecordsIn
+	s.RecordsOut += k.RecordsOut
+	s.BytesIn += k.BytesIn
+	s.BytesOut += k.BytesOut
+	s.BusyUs += k.BusyUs
+	s.IdleUs += k.IdleUs
+	s.BackpressuredUs += k.BackpressuredUs
+	s.Late += k.Late
+	s.ErrorsSkipped += k.ErrorsSkipped
+	s.StateBytes += k.StateBytes
+	if !s.seen || k.WatermarkUs < s.lowest {
+		s.seen, s.lowest = true, k.WatermarkUs
+	}
+}
+
+func (s *chainSum) collect(d descs, job, op string, out chan<- prometheus.Metric) {
+	counter := func(desc *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, v, append([]string{job, op}, labels...)...)
+	}
+	counter(d.records, float64(s.RecordsIn), "in")
+	counter(d.records, float64(s.RecordsOut), "out")
+	counter(d.bytes, float64(s.BytesIn), "in")
+	counter(d.bytes, float64(s.BytesOut), "out")
+	counter(d.busy, seconds(s.BusyUs), "busy")
+	counter(d.busy, seconds(s.IdleUs), "idle")
+	counter(d.busy, seconds(s.BackpressuredUs), "backpressured")
+	counter(d.late, float64(s.Late))
+	counter(d.skipped, float64(s.ErrorsSkipped), "skip")
+	out <- prometheus.MustNewConstMetric(d.state, prometheus.GaugeValue, float64(s.StateBytes), job, op)
+	// The ends of the scale mean "none yet" and "everything was read": no lag can be told.
+	if age := time.Since(time.UnixMicro(s.lowest)); s.lowest > 0 && age > -maxLead && age < maxLead {
+		out <- prometheus.MustNewConstMetric(d.watermark, prometheus.GaugeValue, age.Seconds(), job, op)
+	}
+}
+
+// maxLead bounds what counts as an event time near the present.
+const maxLead = 100 * 365 * 24 * time.Hour
+
+func seconds(micros int64) float64 { return float64(micros) / 1e6 }

@@ -1,0 +1,152 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluiceio/sluice/coordinator/api"
+	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/proto/commandpb"
+)
+
+// maxCommandBytes keeps the log a place for small facts: one entry must not hold up heartbeats.
+const maxCommandBytes = 4 << 20
+
+// Propose commits a command and returns what it came to. It may be called from any goroutine, on any node; on one that
+// does not lead it fails with NotDone.
+func (n *node) Propose(ctx context.Context, cmd *commandpb.Command) (state.Result, error) {
+	data, err := n.encode(cmd)
+	if err != nil {
+		return state.Result{}, err
+	}
+	select {
+	case n.proposals <- struct{}{}:
+	case <-ctx.Done():
+		return state.Result{}, &api.ProposalError{Cause: context.Cause(ctx)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.ApplyTimeout)
+	defer cancel()
+	return n.await(ctx, func() raft.ApplyFuture {
+		defer func() { <-n.proposals }()
+		return n.raft.Apply(data, n.cfg.ApplyTimeout)
+	})
+}
+
+// await waits for a future of Raft, until ctx ends at the latest.
+//
+// Raft's own timeout bounds only the way into its queue. After that an entry waits for a quorum, or for the end of the
+// lease, or for a disk; so the future is watched from a goroutine of its own, and the caller leaves at its deadline.
+func (n *node) await(ctx context.Context, start func() raft.ApplyFuture) (state.Result, error) {
+	type answer struct {
+		result state.Result
+		err    error
+	}
+	answers := make(chan answer, 1)
+	n.group.Go("await entry", func(context.Context) error {
+		result, err := settle(start())
+		answers <- answer{result, err}
+		return nil
+	})
+	select {
+	case a := <-answers:
+		return a.result, a.err
+	case <-ctx.Done():
+		// Even if it is not in the queue yet it may still get there: nobody can take it back.
+		return state.Result{}, &api.ProposalError{Cause: context.Cause(ctx), Outcome: api.Unknown}
+	}
+}
+
+// encode stamps a command with what every command carries.
+func (n *node) encode(cmd *commandpb.Command) ([]byte, error) {
+	if cmd.Version == 0 {
+		cmd.Version = state.Version
+	}
+	if cmd.TimeUs == 0 {
+		cmd.TimeUs = time.Now().UnixMicro()
+	}
+	if cmd.Proposer == "" {
+		cmd.Proposer = n.id.id
+	}
+	data, err := proto.Marshal(cmd)
+	if err != nil {
+		return nil, &api.ProposalError{Cause: fmt.Errorf("encode command: %w", err)}
+	}
+	if len(data) > maxCommandBytes {
+		return nil, &api.ProposalError{Cause: fmt.Errorf("command of %d bytes, at most %d", len(data), maxCommandBytes)}
+	}
+	return data, nil
+}
+
+// settle says what the end of a future means.
+func settle(future raft.ApplyFuture) (state.Result, error) {
+	if err := future.Error(); err != nil {
+		return state.Result{}, &api.ProposalError{Cause: err, Outcome: outcomeOf(err)}
+	}
+	switch r := future.Response().(type) {
+	case state.Result:
+		return r, nil
+	case error:
+		return state.Result{}, &api.ProposalError{Cause: r, Outcome: api.Unknown}
+	default:
+		return state.Result{}, &api.ProposalError{Cause: fmt.Errorf("state machine answered %T", r), Outcome: api.Unknown}
+	}
+}
+
+// outcomeOf: only these errors prove that the entry is not in the log. In particular "leadership lost" does not: a
+// successor may have the entry and commit it.
+func outcomeOf(err error) api.Outcome {
+	switch {
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout),
+		errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrAbortedByRestore):
+		return api.NotDone
+	}
+	return api.Unknown
+}
+
+// Read returns facts that contain everything acknowledged to anyone before the call.
+//
+// It is the read-index protocol. Committed entry in this term: a reign is published only after its barrier and its first
+// commands were applied here. Read index: the facts of this node after that point. Verify leader: a quorum confirms,
+// after the call began, that nobody newer was elected, so nobody else can have acknowledged anything. Wait applied: an
+// acknowledgement leaves this node only after the entry was applied to the very facts that are returned (proposals are
+// answered by the state machine), so the facts taken after the verification have everything already.
+func (n *node) Read(ctx context.Context) (*state.View, error) {
+	if n.reigning() == nil {
+		return nil, api.ErrNotLeader
+	}
+	verified := make(chan error, 1)
+	n.group.Go("verify leader", func(context.Context) error {
+		verified <- n.raft.VerifyLeader().Error()
+		return nil
+	})
+	select {
+	case err := <-verified:
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", api.ErrNotLeader, err)
+		}
+	case <-ctx.Done():
+		return nil, fmt.Errorf("verify leadership: %w", context.Cause(ctx))
+	}
+	if n.reigning() == nil {
+		return nil, api.ErrNotLeader
+	}
+	view, _ := n.fsm.view()
+	return view, nil
+}
+
+// Changed returns the facts and tells when there are newer ones.
+func (n *node) Changed() (*state.View, <-chan struct{}) { return n.fsm.view() }
+
+// Chain returns hash chains for comparison.
+func (n *node) Chain(index uint64) api.ChainAt {
+	facts := n.fsm.facts.Load()
+	view := facts.View()
+	c := api.ChainAt{Applied: view.Index(), Now: view.Chain()}
+	c.At, c.Known = facts.ChainAt(index)
+	return c
+}
