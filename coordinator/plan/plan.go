@@ -1,20 +1,264 @@
 package plan
 
-import "github.com/sluiceio/sluice/proto/jobpb"
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/sluiceio/sluice/coordinator/region"
+	"github.com/sluiceio/sluice/flow/graph"
+	"github.com/sluiceio/sluice/flow/setting"
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+// Codes of faults that only the planner finds.
+const (
+	CodeNoBlocking = "E019" // a blocking exchange was asked for, and this release has none
+	CodeTooLarge   = "E023" // more subtasks than can be planned
+	CodeBatchMode  = "W019" // batch mode, but every exchange is pipelined in this release
+)
+
+// Exchanges says which kinds of exchange can be planned.
+type Exchanges uint8
+
+const (
+	// PipelinedOnly plans no blocking exchange; asking for one is an error.
+	PipelinedOnly Exchanges = iota
+	// Automatic plans a blocking exchange where the edge is a shuffle and everything upstream is bounded.
+	Automatic
+)
 
 // Options is what a plan depends on besides the graph.
 type Options struct {
 	// Settings are those given on the command line; they win over the graph's own.
 	Settings map[string]string
-	// Parallelism overrides the default parallelism of the graph; 0: not given.
+	// Parallelism overrides the default parallelism of the graph and of every setting; 0: not given.
 	Parallelism int
 	// DefaultParallelism is taken when neither command line, code nor setting says one: the cores of an embedded run, the
 	// free slots of a cluster.
 	DefaultParallelism int
 	// Slots is the number of slots that exist: the meaning of a parallelism of -1. 0: unknown, DefaultParallelism is taken.
 	Slots int
+	// Exchanges that can be planned. The runtime of this release has pipelined ones only.
+	Exchanges Exchanges
 }
 
 // Make plans g. Diagnostics with a code E… are errors, and then the plan is nil; those with W… are warnings and stand in
-// the plan's graph, too.
-func Make(g *jobpb.Graph, o Options) (*jobpb.Plan, []*jobpb.Diagnostic) { return nil, nil }
+// the plan's graph, too. g is not changed; the plan shares its operators.
+func Make(g *jobpb.Graph, o Options) (*jobpb.Plan, []*jobpb.Diagnostic) {
+	p := &planner{g: g, o: o}
+	p.diags = graph.Validate(g)
+	if len(p.diags) > 0 {
+		return nil, p.diags
+	}
+	p.settings = setting.Merge(o.Settings, g.Settings)
+	for _, x := range setting.Check(p.settings) {
+		p.report(x.Code, "", x.Message, x.Hints...)
+	}
+	p.decideMode()
+	p.decideParallelism()
+	p.chain()
+	p.connect()
+	if p.failed {
+		return nil, p.diags
+	}
+	return p.finish(), p.diags
+}
+
+type planner struct {
+	g        *jobpb.Graph
+	o        Options
+	settings setting.Values
+	mode     jobpb.Mode
+	width    []int32 // parallelism by operator
+	chainOf  []int32 // by operator
+	chains   []*jobpb.Chain
+	edges    []*jobpb.Edge
+	diags    []*jobpb.Diagnostic
+	failed   bool
+}
+
+func (p *planner) report(code, where, message string, hints ...string) {
+	p.diags = append(p.diags, &jobpb.Diagnostic{Code: code, Message: message, Where: where, Hints: hints})
+	p.failed = p.failed || code[0] == 'E'
+}
+
+var modes = map[string]jobpb.Mode{"auto": jobpb.Mode_MODE_AUTO, "streaming": jobpb.Mode_MODE_STREAMING, "batch": jobpb.Mode_MODE_BATCH}
+
+// decideMode: the command line wins over the code, and a call in code over a setting in code.
+func (p *planner) decideMode() {
+	p.mode = p.g.Mode
+	if said, ok := p.o.Settings[setting.Mode]; ok {
+		p.mode = modes[said]
+	} else if p.mode == jobpb.Mode_MODE_AUTO {
+		p.mode = modes[p.settings.Text(setting.Mode)]
+	}
+	if p.mode != jobpb.Mode_MODE_BATCH {
+		return
+	}
+	if p.o.Exchanges == PipelinedOnly {
+		p.report(CodeBatchMode, "", "batch mode: blocking exchanges are not available yet, so every exchange is pipelined")
+	}
+	if p.g.Mode == p.mode {
+		return // the graph's own mode was checked with it
+	}
+	for _, op := range p.g.Operators {
+		if len(op.Inputs) == 0 && !op.Bounded {
+			p.report(graph.CodeEndless, op.Location, fmt.Sprintf("batch mode, but source %q never ends", op.Id), "use another mode, or bound the source")
+		}
+	}
+}
+
+// decideParallelism resolves "default" and "all slots".
+func (p *planner) decideParallelism() {
+	all := max(1, cmp.Or(p.o.Slots, p.o.DefaultParallelism))
+	standard := cmp.Or(p.o.Parallelism, setting.Values(p.o.Settings).Count(setting.Parallelism), int(p.g.DefaultParallelism),
+		setting.Values(p.g.Settings).Count(setting.Parallelism), p.o.DefaultParallelism, 1)
+	p.width = make([]int32, len(p.g.Operators))
+	for i, op := range p.g.Operators {
+		n := int(op.Parallelism)
+		if n == 0 {
+			n = standard
+		}
+		if n < 0 {
+			n = all
+		}
+		n = min(n, jobpb.MaxParallelism)
+		// What the user did not ask for by number is cut to what makes sense.
+		if op.Parallelism <= 0 {
+			n = min(n, p.useful(op))
+		}
+		p.width[i] = int32(n)
+	}
+}
+
+// useful is the largest parallelism at which every subtask of an operator can get records.
+func (p *planner) useful(op *jobpb.Operator) int {
+	most := jobpb.MaxParallelism
+	for _, in := range op.Inputs {
+		switch in.Partitioner {
+		case jobpb.Partitioner_PARTITIONER_HASH:
+			most = min(most, int(graph.KeyGroups(p.g)))
+		case jobpb.Partitioner_PARTITIONER_GLOBAL:
+			if len(op.Inputs) == 1 {
+				most = 1
+			}
+		}
+	}
+	return most
+}
+
+// chain joins operators that can hand records over by direct calls.
+func (p *planner) chain() {
+	p.chainOf = make([]int32, len(p.g.Operators))
+	subtasks := int64(0)
+	for i, op := range p.g.Operators {
+		if p.chainable(i, op) {
+			c := p.chainOf[op.Inputs[0].Operator]
+			p.chainOf[i] = c
+			p.chains[c].Operators = append(p.chains[c].Operators, int32(i))
+			p.chains[c].Name += " → " + op.Id
+			continue
+		}
+		p.chainOf[i] = int32(len(p.chains))
+		p.chains = append(p.chains, &jobpb.Chain{Index: int32(len(p.chains)), Operators: []int32{int32(i)}, Parallelism: p.width[i], Name: op.Id})
+		subtasks += int64(p.width[i])
+	}
+	if subtasks > jobpb.MaxSubtasks {
+		p.report(CodeTooLarge, "", fmt.Sprintf("the plan has %d subtasks, at most %d are possible", subtasks, jobpb.MaxSubtasks), "lower the parallelism")
+	}
+}
+
+// chainable: records pass from subtask i to subtask i, nothing else comes in, and both may share a slot and a goroutine.
+func (p *planner) chainable(i int, op *jobpb.Operator) bool {
+	if len(op.Inputs) != 1 {
+		return false
+	}
+	in := op.Inputs[0]
+	return in.Partitioner == jobpb.Partitioner_PARTITIONER_FORWARD && in.Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING &&
+		p.width[i] == p.width[in.Operator] && op.SlotGroup == p.g.Operators[in.Operator].SlotGroup
+}
+
+// connect makes an edge of every input that is not inside a chain.
+func (p *planner) connect() {
+	for i, op := range p.g.Operators {
+		for k, in := range op.Inputs {
+			if p.chainOf[i] == p.chainOf[in.Operator] && p.chainable(i, op) {
+				continue
+			}
+			e := &jobpb.Edge{
+				Index: int32(len(p.edges)), FromOperator: in.Operator, ToOperator: int32(i), Input: int32(k),
+				FromChain: p.chainOf[in.Operator], ToChain: p.chainOf[i], Partitioner: in.Partitioner,
+			}
+			from, to := p.width[in.Operator], p.width[i]
+			if e.Partitioner == jobpb.Partitioner_PARTITIONER_FORWARD && from != to {
+				e.Partitioner = jobpb.Partitioner_PARTITIONER_REBALANCE
+			}
+			e.Exchange, e.Reason = p.exchange(op, in)
+			if e.Partitioner != in.Partitioner {
+				e.Reason += fmt.Sprintf("; parallelism %d to %d, so records are rebalanced", from, to)
+			}
+			p.edges = append(p.edges, e)
+		}
+	}
+}
+
+// exchange decides whether an edge is consumed while it is produced. The rule: BLOCKING if the edge is a shuffle and
+// everything upstream is bounded, else PIPELINED; what the user says wins.
+func (p *planner) exchange(op *jobpb.Operator, in *jobpb.Input) (jobpb.ExchangeKind, string) {
+	up := p.g.Operators[in.Operator]
+	switch {
+	case in.Exchange == jobpb.ExchangeKind_EXCHANGE_BLOCKING:
+		if p.o.Exchanges == PipelinedOnly {
+			p.report(CodeNoBlocking, op.Location, fmt.Sprintf("the exchange from %q to %q is to be blocking: blocking exchanges are not available yet", up.Id, op.Id),
+				"leave the exchange to the planner")
+		}
+		return in.Exchange, "explicit"
+	case in.Exchange == jobpb.ExchangeKind_EXCHANGE_PIPELINED:
+		return in.Exchange, "explicit"
+	case !up.Bounded:
+		return jobpb.ExchangeKind_EXCHANGE_PIPELINED, "unbounded input"
+	case p.mode == jobpb.Mode_MODE_STREAMING:
+		return jobpb.ExchangeKind_EXCHANGE_PIPELINED, "streaming mode"
+	case p.o.Exchanges == PipelinedOnly:
+		return jobpb.ExchangeKind_EXCHANGE_PIPELINED, "bounded input, pipelined"
+	case in.Partitioner == jobpb.Partitioner_PARTITIONER_FORWARD && p.mode != jobpb.Mode_MODE_BATCH:
+		return jobpb.ExchangeKind_EXCHANGE_PIPELINED, "no shuffle"
+	}
+	return jobpb.ExchangeKind_EXCHANGE_BLOCKING, "bounded input"
+}
+
+func (p *planner) finish() *jobpb.Plan {
+	whole := make([]bool, len(p.chains))
+	for i, op := range p.g.Operators {
+		if len(op.Inputs) == 0 {
+			whole[p.chainOf[i]] = true // its subtasks share the splits of one enumerator
+		}
+	}
+	g := withWarnings(p.g, p.diags)
+	return &jobpb.Plan{
+		Graph: g, Fingerprint: graph.Fingerprint(g), Chains: p.chains, Edges: p.edges,
+		Regions: region.Build(p.chains, p.edges, whole), Slots: p.slots(), Settings: p.settings,
+	}
+}
+
+// slots needed to run everything at once: each slot group is as wide as its widest chain.
+func (p *planner) slots() int32 {
+	width := map[string]int32{}
+	for _, c := range p.chains {
+		name := p.g.Operators[c.Operators[0]].SlotGroup
+		width[name] = max(width[name], c.Parallelism)
+	}
+	sum := int32(0)
+	for _, w := range width {
+		sum += w
+	}
+	return sum
+}
+
+// withWarnings is g with more warnings; it shares everything else.
+func withWarnings(g *jobpb.Graph, more []*jobpb.Diagnostic) *jobpb.Graph {
+	return &jobpb.Graph{
+		Name: g.Name, Operators: g.Operators, Mode: g.Mode, DefaultParallelism: g.DefaultParallelism, MaxParallelism: g.MaxParallelism,
+		Params: g.Params, Settings: g.Settings, Warnings: append(g.Warnings[:len(g.Warnings):len(g.Warnings)], more...),
+	}
+}
