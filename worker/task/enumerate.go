@@ -37,7 +37,9 @@ func (a *attempt) enumerate(ctx context.Context, op int32) (err error) {
 		if err != nil && !end {
 			return fault(fmt.Errorf("discover splits: %w", err), CodeSource, id)
 		}
-		r.send(splits, end)
+		if err := r.send(splits, end); err != nil {
+			return fault(fmt.Errorf("discover splits: %w", err), CodeSource, id)
+		}
 		if end {
 			return nil
 		}
@@ -51,8 +53,9 @@ type splitReport struct {
 	offset int
 }
 
-// send reports splits in messages of bounded size. end goes with the last one.
-func (r *splitReport) send(splits []connector.Split, end bool) {
+// send reports splits in messages of bounded size. end goes with the last one. A split that cannot be stored is an
+// error of the connector.
+func (r *splitReport) send(splits []connector.Split, end bool) error {
 	for len(splits) > 0 || end {
 		n, size := 0, 0
 		for n < len(splits) && n < maxSplitsPerMessage && (n == 0 || size+len(splits[n].Data) <= maxSplitBytes) {
@@ -64,13 +67,18 @@ func (r *splitReport) send(splits []connector.Split, end bool) {
 			End: end && n == len(splits),
 		}
 		for _, s := range splits[:n] {
-			m.Splits = append(m.Splits, &jobpb.Split{Id: s.ID, Version: uint32(s.Version), Data: s.Data})
+			p := &jobpb.Split{Id: s.ID, Version: uint32(s.Version), Data: s.Data}
+			if err := p.Validate(); err != nil {
+				return err
+			}
+			m.Splits = append(m.Splits, p)
 		}
 		r.proc.cfg.Host.SplitsDiscovered(m)
 		r.offset += n
 		splits = splits[n:]
 		if m.End {
-			return
+			break
 		}
 	}
+	return nil
 }

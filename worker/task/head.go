@@ -103,10 +103,10 @@ func (h *gateHead) event(i int, ev element.Event) (done bool, err error) {
 	return out.Kind == element.End, h.chain.control(out)
 }
 
-func (h *gateHead) letter(letter) error                      { return nil } // splits are for sources
+func (h *gateHead) letter(letter) error                     { return nil } // splits are for sources
 func (h *gateHead) onTime(time.Time) (t time.Time, _ error) { return t, nil }
-func (h *gateHead) position() string                         { return h.gates[h.current].position() }
-func (h *gateHead) received() int64                          { return h.total }
+func (h *gateHead) position() string                        { return h.gates[h.current].position() }
+func (h *gateHead) received() int64                         { return h.total }
 
 func (h *gateHead) close(err error) error {
 	for _, g := range h.gates {

@@ -107,6 +107,9 @@ func (m *merger) next() (element.Event, bool) {
 			return element.Event{}, false
 		}
 		m.over = true
+		if m.end < element.MaxTime {
+			m.end = max(m.end, m.out)
+		}
 		return element.Event{Kind: element.End, Time: m.end}, true
 	}
 	least, active := element.MaxTime, false

@@ -6,13 +6,11 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
 // FinalCheckpoint is the id under which the last output of a bounded job is prepared.
 const FinalCheckpoint element.CheckpointID = 1
-
-// maxCommittable bounds the data of one committable, in bytes: coordinators store it.
-const maxCommittable = 64 << 10
 
 // NewSink is the stage of a sink: Write per record; Flush, End and Prepare at the end of the input. What Prepare
 // returns goes to the coordinator with the report that the subtask has finished.
@@ -59,8 +57,8 @@ func (o *sinkOperator[T]) Finish() error {
 		return &sinkError{"prepare", err}
 	}
 	for i := range cs {
-		if n := len(cs[i].Data); n > maxCommittable {
-			return &sinkError{"prepare", fmt.Errorf("committable %d has %d bytes, %d are allowed", i, n, maxCommittable)}
+		if n := len(cs[i].Data); n > jobpb.MaxCommittable { // coordinators store it
+			return &sinkError{"prepare", fmt.Errorf("committable %d has %d bytes, %d are allowed", i, n, jobpb.MaxCommittable)}
 		}
 		cs[i].Subtask, cs[i].Checkpoint = o.rt.Task.Subtask, FinalCheckpoint
 	}

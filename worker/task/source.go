@@ -146,11 +146,11 @@ const unassigned = 0
 // sourceHead reads the splits of one subtask.
 type sourceHead[T any] struct {
 	sourceConfig
-	rd      connector.Reader[T]
-	opts    SourceOptions[T]
-	push    Push[T]
-	bounded bool
-	marking bool // makes watermarks
+	rd        connector.Reader[T]
+	opts      SourceOptions[T]
+	push      Push[T]
+	bounded   bool
+	marking   bool // makes watermarks
 	perRecord bool
 
 	recs connector.Records[T]
@@ -161,10 +161,10 @@ type sourceHead[T any] struct {
 		emptyFrom time.Time // of the last empty poll; zero: the last one was not
 	}
 
-	have   int  // splits received
+	have   int       // splits received
 	asked  time.Time // of the last request; zero: none is open
-	noMore bool // no split will come
-	dry    bool // every split received is finished
+	noMore bool      // no split will come
+	dry    bool      // every split received is finished
 	count  int64
 
 	marks  *merger        // over unassigned and, one further, each split

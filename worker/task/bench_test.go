@@ -1,0 +1,139 @@
+package task
+
+import (
+	"context"
+	"testing"
+
+	"github.com/sluiceio/sluice/bench/ratio"
+	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/flow/element"
+)
+
+// row is the record of the benchmarks: 32 bytes and a string.
+type row struct {
+	ID, Group, Price, Stamp int64
+	Name                    string
+}
+
+func rowOf(i int) row {
+	return row{ID: int64(i), Group: int64(i) & 1023, Price: int64(i) * 7, Stamp: int64(i), Name: "flight"}
+}
+
+// discard counts what it gets.
+type discard[T any] struct{ n *int64 }
+
+func (discard[T]) Guarantee() connector.Guarantee { return connector.AtLeastOnce }
+func (d discard[T]) OpenWriter(context.Context, *connector.Task, [][]byte) (connector.Writer[T], error) {
+	return &discardWriter[T]{n: d.n}, nil
+}
+
+type discardWriter[T any] struct {
+	connector.NoCommit
+	n *int64
+}
+
+func (w *discardWriter[T]) Write(context.Context, T, element.Time) error { *w.n++; return nil }
+func (w *discardWriter[T]) Flush(context.Context) error                  { return nil }
+func (w *discardWriter[T]) End(context.Context) error                    { return nil }
+func (w *discardWriter[T]) Close() error                                 { return nil }
+
+// rows is a source as a connector would write it: a tight loop over its own state.
+type rows struct {
+	n int
+	counted[row]
+}
+
+func (s *rows) OpenReader(context.Context, *connector.Task) (connector.Reader[row], error) {
+	return &rowReader{countedReader: countedReader[row]{s: &s.counted}, n: s.n}, nil
+}
+
+type rowReader struct {
+	countedReader[row]
+	i, n int
+}
+
+func (r *rowReader) Poll(_ context.Context, out *connector.Records[row]) error {
+	for !out.Full() {
+		if r.i == r.n {
+			return nil2EOF(r)
+		}
+		out.Add(0, rowOf(r.i), element.Time(r.i), int64(r.i))
+		r.i++
+	}
+	return nil
+}
+
+func nil2EOF(r *rowReader) error {
+	for i := range r.splits {
+		r.splits[i].next = r.splits[i].end
+	}
+	return r.countedReader.Poll(context.Background(), &connector.Records[row]{})
+}
+
+func rowSource(n int) *rows { return &rows{n: n, counted: *newRows(n)} }
+func newRows(n int) *counted[row] {
+	return &counted[row]{n: n, f: func(i int) (row, element.Time) { return rowOf(i), element.Time(i) }}
+}
+
+// chainJob is source → map → filter → sink over n rows.
+func chainJob(t testing.TB, n int, o SourceOptions[row]) (*job, *int64) {
+	count := new(int64)
+	j := newJob(t)
+	src := j.source("rows", 1, NewSource(rowSource(n), o))
+	m := j.then(src, "map", mapped(func(r row) row { r.Price++; return r }))
+	f := j.then(m, "filter", filtered(func(r row) bool { return r.ID&3 != 0 }))
+	j.then(f, "out", NewSink(discard[row]{count}))
+	return j, count
+}
+
+func plainMap[In, Out any](f func(In) Out, out func(Out)) func(In) { return func(v In) { out(f(v)) } }
+func plainFilter[T any](f func(T) bool, out func(T)) func(T) {
+	return func(v T) {
+		if f(v) {
+			out(v)
+		}
+	}
+}
+
+// plainChain is what chainJob does, without an engine: generic closures, pushed by value.
+func plainChain(n int) int64 {
+	var count int64
+	push := plainMap(func(r row) row { r.Price++; return r },
+		plainFilter(func(r row) bool { return r.ID&3 != 0 }, func(row) { count++ }))
+	for i := range n {
+		push(rowOf(i))
+	}
+	return count
+}
+
+func BenchmarkPlainChain(b *testing.B) {
+	b.ReportAllocs()
+	plainChain(b.N)
+}
+
+func BenchmarkChain(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		o    SourceOptions[row]
+	}{
+		{"NoTime", SourceOptions[row]{}},
+		{"EventTime", SourceOptions[row]{EventTime: func(r row) element.Time { return element.Time(r.Stamp) }}},
+		{"PerRecord", SourceOptions[row]{Watermarks: WatermarksPerRecord}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			j, _ := chainJob(b, b.N, c.o)
+			b.ReportAllocs()
+			b.ResetTimer()
+			finished(b, j)
+		})
+	}
+}
+
+func TestSpeedChain(t *testing.T) {
+	ratio.AtMost(t, 3, ratio.Wall,
+		func(n int) { plainChain(n) },
+		func(n int) {
+			j, _ := chainJob(t, n, SourceOptions[row]{})
+			finished(t, j)
+		})
+}

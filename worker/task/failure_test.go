@@ -1,0 +1,359 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/shuffle"
+)
+
+// failed runs j, of which one attempt fails.
+func failed(t *testing.T, j *job) *jobpb.Failure {
+	t.Helper()
+	c := start(t, j)
+	if err := c.proc.Deploy(j.deployment(3, 1)); err != nil {
+		t.Fatal(err)
+	}
+	u := c.await(1)[0]
+	if u.State != jobpb.SubtaskState_SUBTASK_FAILED {
+		t.Fatalf("state %v, want FAILED", u.State)
+	}
+	return u.Failure
+}
+
+func boomAt(at int) func(int) int {
+	return func(v int) int {
+		if v == at {
+			panic("boom")
+		}
+		return v
+	}
+}
+
+func same(v int) int { return v }
+
+func expect(t *testing.T, f *jobpb.Failure, code, operator, position string) {
+	t.Helper()
+	if f.Code != code || f.Operator != operator || f.Position != position {
+		t.Errorf("code %s operator %q position %q, want %s %q %q\n%s\n%s", f.Code, f.Operator, f.Position, code, operator, position, f.Message, f.Stack)
+	}
+}
+
+// The chain consists of equal functions only: nothing but their order on the stack tells them apart.
+func TestPanicNamesOperatorAndRecord(t *testing.T) {
+	for culprit := range 4 {
+		j := newJob(t)
+		at := j.source("src", 1, NewSource(ints(2000), SourceOptions[int]{}))
+		for i := range 4 {
+			f := same
+			if i == culprit {
+				f = boomAt(1234)
+			}
+			at = j.then(at, fmt.Sprint("m", i), mapped(f))
+		}
+		j.then(at, "out", NewSink(&collected[int]{}))
+		f := failed(t, j)
+		expect(t, f, CodePanic, fmt.Sprint("m", culprit), "row 1234 of split 0")
+		if f.Kind != jobpb.FailureKind_FAILURE_USER || f.Worker != "w" || f.Attempt != 3 {
+			t.Errorf("failure %v", f)
+		}
+		if !strings.HasPrefix(f.Stack, "github.com/sluiceio/sluice/worker/task.TestPanicNamesOperatorAndRecord") && !strings.HasPrefix(f.Stack, "github.com/sluiceio/sluice/worker/task.boomAt") {
+			t.Errorf("the stack does not begin at the panic:\n%s", f.Stack)
+		}
+	}
+}
+
+func TestPanicNamesTheBranch(t *testing.T) {
+	for _, branches := range []int{2, 3} {
+		for culprit := range branches {
+			j := newJob(t)
+			root := j.then(j.source("src", 1, NewSource(ints(100), SourceOptions[int]{})), "root", mapped(same))
+			for i := range branches {
+				f := same
+				if i == culprit {
+					f = boomAt(42)
+				}
+				at := j.then(root, fmt.Sprint("first", i), mapped(same))
+				at = j.then(at, fmt.Sprint("second", i), mapped(f))
+				j.then(at, fmt.Sprint("out", i), NewSink(&collected[int]{}))
+			}
+			expect(t, failed(t, j), CodePanic, fmt.Sprint("second", culprit), "row 42 of split 0")
+		}
+	}
+}
+
+func TestPanicAtTheSourceNamesTheSource(t *testing.T) {
+	src := ints(100)
+	src.f = func(i int) (int, element.Time) {
+		if i == 7 {
+			panic(errTest)
+		}
+		return i, 0
+	}
+	j := newJob(t)
+	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
+	f := failed(t, j)
+	expect(t, f, CodePanic, "src", "")
+	if f.Message != "panic: test failure" {
+		t.Errorf("message %q", f.Message)
+	}
+}
+
+func TestPanicInTheTimeExtractorNamesTheRecord(t *testing.T) {
+	j := newJob(t)
+	src := NewSource(ints(100), SourceOptions[int]{EventTime: func(v int) element.Time { return element.Time(boomAt(9)(v)) }})
+	j.then(j.source("src", 1, src), "out", NewSink(&collected[int]{}))
+	expect(t, failed(t, j), CodePanic, "src", "row 9 of split 0")
+}
+
+// events is an operator whose control side is given by functions.
+type events struct {
+	Base
+	onWatermark func(element.Time) error
+	onFinish    func() error
+	onClose     func() error
+}
+
+func (e *events) OnWatermark(t element.Time) error {
+	if e.onWatermark == nil {
+		return nil
+	}
+	return e.onWatermark(t)
+}
+func (e *events) Finish() error {
+	if e.onFinish == nil {
+		return nil
+	}
+	return e.onFinish()
+}
+func (e *events) Close() error {
+	if e.onClose == nil {
+		return nil
+	}
+	return e.onClose()
+}
+
+func with(e *events) Stage {
+	return StageOf[int, int](func(_ *Runtime, out Push[int]) (Push[int], Operator, error) { return out, e, nil })
+}
+
+func TestPanicOutsideRecordsNamesTheEvent(t *testing.T) {
+	for _, c := range []struct {
+		op       *events
+		position string
+	}{
+		{&events{onWatermark: func(at element.Time) error {
+			if at == element.MaxTime {
+				panic("boom")
+			}
+			return nil
+		}}, "at the end of the input"},
+		{&events{onFinish: func() error { panic("boom") }}, "at the end of the input"},
+		{&events{onWatermark: func(element.Time) error { panic("boom") }}, "at watermark 1970-01-01T00:00:00.00051Z"},
+	} {
+		j := newJob(t)
+		src := NewSource(ints(2000), SourceOptions[int]{Watermarks: WatermarksBounded}) // one batch: 0 to 511
+		at := j.then(j.source("src", 1, src), "before", mapped(same))
+		at = j.then(at, "culprit", with(c.op))
+		j.then(at, "out", NewSink(&collected[int]{}))
+		expect(t, failed(t, j), CodePanic, "culprit", c.position)
+	}
+}
+
+// An operator that fires on an event pushes into those behind it: the one that breaks is blamed, not the one that fired.
+func TestPanicBehindAnOperatorThatFires(t *testing.T) {
+	j := newJob(t)
+	fire := StageOf[int, int](func(_ *Runtime, out Push[int]) (Push[int], Operator, error) {
+		return func(int) {}, &events{onFinish: func() error { out(42); return nil }}, nil
+	})
+	at := j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "fire", fire)
+	at = j.then(at, "culprit", mapped(boomAt(42)))
+	j.then(at, "out", NewSink(&collected[int]{}))
+	expect(t, failed(t, j), CodePanic, "culprit", "at the end of the input")
+}
+
+func TestUserErrorNamesOperatorAndRecord(t *testing.T) {
+	try := StageOf[int, int](func(rt *Runtime, out Push[int]) (Push[int], Operator, error) {
+		return func(v int) {
+			if v >= 10 {
+				rt.Fail(fmt.Errorf("value %d: %w", v, errTest))
+			}
+			out(v)
+		}, Base{}, nil
+	})
+	j := newJob(t)
+	at := j.then(j.source("src", 1, NewSource(ints(100), SourceOptions[int]{})), "try", try)
+	j.then(at, "out", NewSink(&collected[int]{}))
+	f := failed(t, j)
+	expect(t, f, CodeUser, "try", "row 10 of split 0")
+	if f.Message != "value 10: test failure" || f.Kind != jobpb.FailureKind_FAILURE_USER {
+		t.Errorf("failure %v", f)
+	}
+}
+
+func TestErrorsOfTheSinkNameItsStep(t *testing.T) {
+	for name, s := range map[string]*collected[int]{
+		"write: test failure": {write: func(v int, _ element.Time) error {
+			if v == 3 {
+				return errTest
+			}
+			return nil
+		}},
+		"prepare: test failure": {prepare: func() error { return errTest }},
+	} {
+		j := newJob(t)
+		j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "out", NewSink(s))
+		f := failed(t, j)
+		if f.Code != CodeSink || f.Operator != "out" || f.Message != name {
+			t.Errorf("failure %v, want %s", f, name)
+		}
+		if calls := s.writers[0].calls; calls[len(calls)-1] != "close" {
+			t.Errorf("the writer was not closed: %v", calls)
+		}
+	}
+}
+
+func TestErrorsOfOpeningAreFailuresAndCloseWhatIsOpen(t *testing.T) {
+	closed := 0
+	bad := StageOf[int, int](func(*Runtime, Push[int]) (Push[int], Operator, error) { return nil, nil, errTest })
+	j := newJob(t)
+	at := j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "bad", bad)
+	j.then(at, "behind", with(&events{onClose: func() error { closed++; return nil }}))
+	expect(t, failed(t, j), CodeUser, "bad", "")
+	if closed != 1 {
+		t.Errorf("the operator behind was closed %d times", closed)
+	}
+
+	src := ints(10)
+	src.openErr = errTest
+	j = newJob(t)
+	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
+	expect(t, failed(t, j), CodeSource, "src", "")
+
+	j = newJob(t)
+	j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "bad", StageOf[int, int](func(*Runtime, Push[int]) (Push[int], Operator, error) { panic("boom") }))
+	expect(t, failed(t, j), CodePanic, "bad", "while the operator was opened")
+}
+
+func TestTypesThatDoNotMatchAreAnErrorOfWiring(t *testing.T) {
+	j := newJob(t)
+	j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "out", NewSink(&collected[string]{}))
+	f := failed(t, j)
+	if f.Operator != "src" || !strings.Contains(f.Message, "the operator emits int, its consumer is a task.Push[string]") {
+		t.Errorf("failure %v", f)
+	}
+}
+
+func TestRecordThatCannotBeReadFailsOrIsSkipped(t *testing.T) {
+	bad := func(i int) error {
+		if i%10 == 5 {
+			return errors.New("column 3: not a number")
+		}
+		return nil
+	}
+	src := ints(100)
+	src.bad = bad
+	j := newJob(t)
+	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
+	f := failed(t, j)
+	expect(t, f, CodeRecord, "src", "row 5 of split 0")
+	if f.Message != "record cannot be read: column 3: not a number" {
+		t.Errorf("message %q", f.Message)
+	}
+
+	sink := &collected[int]{}
+	j = newJob(t)
+	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{OnError: SkipOnError})), "out", NewSink(sink))
+	c := start(t, j)
+	if err := c.proc.Deploy(j.deployment(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if u := c.await(1)[0]; u.State != jobpb.SubtaskState_SUBTASK_FINISHED {
+		t.Fatal(u)
+	}
+	if n := len(sink.written()); n != 90 {
+		t.Errorf("%d records, want 90", n)
+	}
+	if s := c.proc.Sample().Counters[0]; s.ErrorsSkipped != 10 || s.RecordsIn != 90 || s.RecordsOut != 90 {
+		t.Errorf("counters %v", s)
+	}
+}
+
+func TestKindsOfFailure(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		kind jobpb.FailureKind
+		code string
+	}{
+		{errTest, jobpb.FailureKind_FAILURE_USER, CodeUser},
+		{fmt.Errorf("send: %w", &shuffle.LossError{Reason: shuffle.Broken}), jobpb.FailureKind_FAILURE_LOSS, CodePeer},
+		{&shuffle.LossError{Reason: shuffle.Corrupt}, jobpb.FailureKind_FAILURE_LOSS, CodePeer},
+		{&shuffle.MemoryError{}, jobpb.FailureKind_FAILURE_FATAL, shuffle.CodeMemory},
+		{&shuffle.RecordError{}, jobpb.FailureKind_FAILURE_USER, shuffle.CodeRecord},
+		{fmt.Errorf("outer: %w", fatal(CodePlan, "x")), jobpb.FailureKind_FAILURE_FATAL, CodePlan},
+	} {
+		if f := fault(c.err, CodeUser, "op"); f.Kind != c.kind || f.Code != c.code {
+			t.Errorf("%v: %v %s, want %v %s", c.err, f.Kind, f.Code, c.kind, c.code)
+		}
+	}
+	if f := Failure(errTest); f.Kind != jobpb.FailureKind_FAILURE_FATAL || f.Code != CodeDeploy {
+		t.Errorf("an error of deployment became %v", f)
+	}
+}
+
+func TestTextsOfFailuresAreBounded(t *testing.T) {
+	f := Failure(&Fault{Code: CodeUser, Err: errors.New(strings.Repeat("ü", maxFailureText)), Stack: strings.Repeat("x", 1<<20)})
+	if len(f.Message) > maxFailureText || len(f.Stack) > maxFailureStack || !strings.HasSuffix(f.Message, "ü\n… cut") {
+		t.Errorf("message of %d bytes, stack of %d", len(f.Message), len(f.Stack))
+	}
+}
+
+// The order of a chain is the order of its end: what an operator emits when it finishes is on time for the next one.
+func TestFinishComesInTheOrderOfTheChain(t *testing.T) {
+	var log []string
+	note := func(name string) *events {
+		return &events{
+			onWatermark: func(at element.Time) error { log = append(log, name+" "+at.String()); return nil },
+			onFinish:    func() error { log = append(log, name+" finish"); return nil },
+			onClose:     func() error { log = append(log, name+" close"); return nil },
+		}
+	}
+	j := newJob(t)
+	late := StageOf[int, int](func(_ *Runtime, out Push[int]) (Push[int], Operator, error) {
+		e := note("a")
+		f := e.onFinish
+		e.onFinish = func() error { out(1); return f() }
+		return func(int) {}, e, nil
+	})
+	at := j.then(j.source("src", 1, NewSource(ints(3), SourceOptions[int]{})), "a", late)
+	b := StageOf[int, int](func(_ *Runtime, out Push[int]) (Push[int], Operator, error) {
+		return func(v int) { log = append(log, "b record"); out(v) }, note("b"), nil
+	})
+	at = j.then(at, "b", b)
+	j.then(at, "out", NewSink(&collected[int]{}))
+	finished(t, j)
+	want := "a +∞, b record, a finish, b +∞, b finish, a close, b close"
+	if got := strings.Join(log, ", "); got != want {
+		t.Errorf("order %s\nwant  %s", got, want)
+	}
+}
+
+func TestBaseRefusesStateThatNobodyReads(t *testing.T) {
+	err := Base{}.Restore(func(yield func(Entry, error) bool) { yield(Entry{State: "n"}, nil) })
+	if s, ok := errors.AsType[*StateError](err); !ok || s.State != "n" {
+		t.Errorf("error %v", err)
+	}
+	if err := (Base{}).Restore(func(func(Entry, error) bool) {}); err != nil {
+		t.Error(err)
+	}
+	if err := (Base{}).Restore(func(yield func(Entry, error) bool) { yield(Entry{}, errTest) }); err != errTest {
+		t.Error(err)
+	}
+}
+
+var _ connector.Sink[int] = (*collected[int])(nil)

@@ -1,0 +1,411 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+)
+
+// tape writes down what an operator sees, in order.
+type tape struct {
+	Base
+	lines []string
+}
+
+func (p *tape) OnWatermark(t element.Time) error {
+	p.lines = append(p.lines, "w"+short(t))
+	return nil
+}
+
+func short(t element.Time) string {
+	if t == element.MaxTime {
+		return "∞"
+	}
+	return fmt.Sprint(int64(t))
+}
+
+func (p *tape) stage() Stage {
+	return StageOf[int, int](func(rt *Runtime, out Push[int]) (Push[int], Operator, error) {
+		return func(v int) {
+			p.lines = append(p.lines, fmt.Sprintf("%d@%s", v, short(rt.At)))
+			out(v)
+		}, p, nil
+	})
+}
+
+func (p *tape) String() string { return strings.Join(p.lines, " ") }
+
+// taped runs a source to its end and returns what the operator behind it saw.
+func taped(t *testing.T, s *counted[int], o SourceOptions[int]) string {
+	t.Helper()
+	p := &tape{}
+	j := newJob(t)
+	j.then(j.source("src", 1, NewSource(s, o)), "tape", p.stage())
+	finished(t, j)
+	return p.String()
+}
+
+func TestWatermarksOfASource(t *testing.T) {
+	times := []int{10, 30, 20, 40}
+	src := func(splits int) *counted[int] {
+		return &counted[int]{n: len(times), splits: splits, f: func(i int) (int, element.Time) { return i, element.Time(times[i]) }}
+	}
+	doubled := func(i int) element.Time { return element.Time(2 * times[i]) }
+	for _, c := range []struct {
+		name string
+		src  *counted[int]
+		opts SourceOptions[int]
+		want string
+	}{
+		{"None", src(1), SourceOptions[int]{}, "0@10 1@30 2@20 3@40 w∞"},
+		{"TheLastBatchIsFollowedByTheEnd", src(1), SourceOptions[int]{Watermarks: WatermarksBounded}, "0@10 1@30 2@20 3@40 w∞"},
+		{"PerRecord", src(1), SourceOptions[int]{Watermarks: WatermarksPerRecord}, "0@10 w9 1@30 w29 2@20 3@40 w39 w∞"},
+		{"OutOfOrder", src(1), SourceOptions[int]{Watermarks: WatermarksPerRecord, OutOfOrder: 10 * time.Microsecond}, "0@10 w-1 1@30 w19 2@20 3@40 w29 w∞"},
+		{"Extractor", src(1), SourceOptions[int]{EventTime: doubled, Watermarks: WatermarksPerRecord}, "0@20 w19 1@60 w59 2@40 3@80 w79 w∞"},
+		// As long as a bounded source may get another split it promises nothing: that split may hold the oldest record.
+		{"SplitsYetToCome", src(2), SourceOptions[int]{Watermarks: WatermarksPerRecord}, "0@10 1@30 2@20 w19 3@40 w39 w∞"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := taped(t, c.src, c.opts); got != c.want {
+				t.Errorf("saw  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestClockTimesAreThoseOfTheReadingMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := ints(2)
+		src.poll = func(context.Context, int) error { <-time.After(100 * time.Millisecond); return nil }
+		now := element.At(time.Now())
+		want := fmt.Sprintf("0@%d 1@%d w∞", now.Add(200*time.Millisecond), now.Add(200*time.Millisecond))
+		if got := taped(t, src, SourceOptions[int]{Times: FromClock}); got != want {
+			t.Errorf("saw %s, want %s", got, want)
+		}
+	})
+}
+
+// live is an unbounded source fed by the test, split by split.
+type live struct {
+	counted[int]
+	feed chan record
+}
+
+type record struct {
+	split connector.SplitIndex
+	v     int
+	at    element.Time
+	done  bool
+}
+
+func (l *live) OpenReader(context.Context, *connector.Task) (connector.Reader[int], error) {
+	return &liveReader{countedReader: countedReader[int]{s: &l.counted}, l: l}, nil
+}
+
+type liveReader struct {
+	countedReader[int]
+	l *live
+}
+
+func (r *liveReader) Poll(ctx context.Context, out *connector.Records[int]) error {
+	select {
+	case x := <-r.l.feed:
+		if x.done {
+			out.Finish(x.split)
+		} else {
+			out.Add(x.split, x.v, x.at, int64(x.v))
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+func TestIdleSplitsLeaveTheMinimum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &live{counted: counted[int]{n: 2, splits: 2, endless: true}, feed: make(chan record)}
+		p := &tape{}
+		j := newJob(t)
+		opts := SourceOptions[int]{Watermarks: WatermarksBounded, IdleAfter: time.Minute}
+		j.then(j.source("src", 1, NewSource(src, opts)), "tape", p.stage())
+		c := start(t, j)
+		c.host.all = true
+		if err := c.proc.Deploy(j.deployment(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		c.awaitRunning(1)
+		step := func(want string, wait time.Duration, rs ...record) {
+			t.Helper()
+			p.lines = nil
+			<-time.After(wait)
+			for _, r := range rs {
+				src.feed <- r
+				<-time.After(2 * markEvery)
+			}
+			synctest.Wait()
+			if got := p.String(); got != want {
+				t.Errorf("saw %q, want %q", got, want)
+			}
+		}
+		step("10@10", 0, record{v: 10, at: 10}) // split 1 holds the clock
+		step("20@20 w9", 0, record{split: 1, v: 20, at: 20})
+		step("30@30", 0, record{split: 1, v: 30, at: 30})
+		step("30@30", 50*time.Second, record{split: 1, v: 30, at: 30}) // too early: split 0 is idle only after a minute
+		step("w29", 15*time.Second)
+	})
+}
+
+// splitsHead is the head of a source, driven by hand.
+func splitsHead(t *testing.T, src connector.Source[int], o SourceOptions[int]) (*sourceHead[int], *[]int) {
+	t.Helper()
+	rt := NewRuntime(t.Context(), "src")
+	requests := &[]int{}
+	h, err := NewSource(src, o).open(sourceConfig{
+		rt: rt, chain: newChain(rt.Cursor, nil, -1), mail: newMailbox(), request: func(have int) { *requests = append(*requests, have) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.(*sourceHead[int]), requests
+}
+
+func splitsFrom(first, end int) (out []*jobpb.Split) {
+	for i := first; i < end; i++ {
+		out = append(out, &jobpb.Split{Id: fmt.Sprint(i), Data: fmt.Appendf(nil, "%d %d", i, i+1)})
+	}
+	return out
+}
+
+func TestSplitsAreTakenOnceHoweverOftenTheyAreGiven(t *testing.T) {
+	h, _ := splitsHead(t, ints(10), SourceOptions[int]{})
+	for _, c := range []struct {
+		offset, first, end int
+		last               bool
+		have               int
+	}{
+		{0, 0, 2, false, 2},
+		{0, 0, 2, false, 2}, // again
+		{5, 5, 6, false, 2}, // a gap: an answer is missing
+		{0, 0, 3, false, 3}, // more of the same
+		{1, 1, 2, false, 3}, // overtaken
+		{3, 3, 3, false, 3},
+		{2, 2, 4, true, 4},
+		{0, 0, 4, true, 4},
+	} {
+		a := &taskpb.AssignSplits{Offset: int32(c.offset), Splits: splitsFrom(c.first, c.end), End: c.last}
+		if err := h.letter(letter{assign: a}); err != nil {
+			t.Fatal(err)
+		}
+		if h.have != c.have || h.noMore != c.last {
+			t.Fatalf("after splits %d to %d: have %d, no more %v", c.first, c.end, h.have, h.noMore)
+		}
+	}
+	if rd := h.rd.(*countedReader[int]); len(rd.splits) != 4 || rd.splits[3].next != 3 {
+		t.Errorf("the reader has %v", rd.splits)
+	}
+}
+
+func TestARequestForSplitsIsRepeatedUntilItIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := 3
+		j := newJob(t)
+		sink := &collected[int]{}
+		j.then(j.source("src", 1, NewSource(ints(100), SourceOptions[int]{})), "out", NewSink(sink))
+		c := start(t, j)
+		c.mute = func(*taskpb.SplitRequest) bool { lost--; return lost >= 0 }
+		began := time.Now()
+		if err := c.proc.Deploy(j.deployment(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		c.await(1)
+		if took := time.Since(began); took != 3*askAgain || len(sink.written()) != 100 {
+			t.Errorf("three lost requests took %v, %d records", took, len(sink.written()))
+		}
+	})
+}
+
+// A letter must not wait for the next record of a source.
+func TestALetterEndsARunningPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &live{counted: counted[int]{n: 2, splits: 2, endless: true}, feed: make(chan record)}
+		sink := &collected[int]{}
+		j := newJob(t)
+		j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(sink))
+		c := start(t, j)
+		if err := c.proc.Deploy(j.deployment(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		c.awaitRunning(1)
+		synctest.Wait() // the source is being polled, and nobody feeds it
+		c.proc.AssignSplits(&taskpb.AssignSplits{
+			Job: "job-1", Process: 1, Attempt: 1, RegionEpoch: 1, Offset: 1, Splits: splitsFrom(1, 2),
+		})
+		synctest.Wait()
+		src.feed <- record{split: 1, v: 7}
+		synctest.Wait()
+		if got := sink.written(); !slices.Equal(got, []int{7}) {
+			t.Errorf("written %v", got)
+		}
+	})
+}
+
+// hasty returns from Poll at once, although it has nothing.
+type hasty struct {
+	counted[int]
+	polls atomic.Int64
+}
+
+func (h *hasty) OpenReader(context.Context, *connector.Task) (connector.Reader[int], error) {
+	return &hastyReader{countedReader: countedReader[int]{s: &h.counted}, h: h}, nil
+}
+
+type hastyReader struct {
+	countedReader[int]
+	h *hasty
+}
+
+func (r *hastyReader) Poll(context.Context, *connector.Records[int]) error {
+	r.h.polls.Add(1)
+	return nil
+}
+
+func TestAReaderThatDoesNotBlockDoesNotSpin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &hasty{counted: counted[int]{n: 1, endless: true}}
+		j := newJob(t)
+		j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
+		c := start(t, j)
+		if err := c.proc.Deploy(j.deployment(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Second)
+		if n := src.polls.Load(); n < 500 || n > 1100 {
+			t.Errorf("%d polls in a second", n)
+		}
+	})
+}
+
+func TestPollErrorsFailTheAttempt(t *testing.T) {
+	src := ints(100)
+	src.poll = func(_ context.Context, i int) error {
+		if i == 50 {
+			return errTest
+		}
+		return nil
+	}
+	sink := &collected[int]{}
+	j := newJob(t)
+	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(sink))
+	f := failed(t, j)
+	expect(t, f, CodeSource, "src", "")
+	if f.Message != "poll: test failure" {
+		t.Errorf("message %q", f.Message)
+	}
+}
+
+// A connector that mixes up its own cancelled context with ours must not look like a cancelled attempt.
+func TestAForeignCancellationIsAFailure(t *testing.T) {
+	src := ints(100)
+	src.poll = func(context.Context, int) error { return context.Canceled }
+	j := newJob(t)
+	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
+	expect(t, failed(t, j), CodeSource, "src", "")
+}
+
+// found is an enumerator by a script.
+type found struct {
+	counted[int]
+	next func(ctx context.Context) ([]connector.Split, error)
+}
+
+func (f *found) OpenEnumerator(context.Context, int, []byte) (connector.Enumerator, error) {
+	return &foundEnumerator{f: f}, nil
+}
+
+type foundEnumerator struct {
+	countedEnumerator
+	f *found
+}
+
+func (e *foundEnumerator) Next(ctx context.Context) ([]connector.Split, error) { return e.f.next(ctx) }
+
+func TestDiscoveredSplitsAreReportedInNumberedPieces(t *testing.T) {
+	const n = 2*maxSplitsPerMessage + 10
+	var out []connector.Split
+	for i := range n {
+		out = append(out, connector.Split{ID: fmt.Sprint(i), Version: 7, Data: fmt.Appendf(nil, "%d %d", i, i+1)})
+	}
+	for i := range 64 { // more bytes than one message holds
+		out[i].Data = append(out[i].Data, slices.Repeat([]byte(" "), jobpb.MaxSplitBytes/2)...)
+	}
+	src := &found{counted: *ints(n), next: func(context.Context) ([]connector.Split, error) { return out, io.EOF }}
+	j := newJob(t)
+	sink := &collected[int]{}
+	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(sink))
+	c := start(t, j)
+	var messages []*taskpb.SplitsDiscovered
+	c.heard = func(d *taskpb.SplitsDiscovered) { messages = append(messages, d) }
+	if err := c.proc.Deploy(j.deployment(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	c.await(1)
+	if len(sink.written()) != n {
+		t.Errorf("%d records", len(sink.written()))
+	}
+	at := 0
+	for i, m := range messages {
+		if int(m.Offset) != at || m.End != (i == len(messages)-1) || m.RegionEpoch != 1 || len(m.Splits) > maxSplitsPerMessage {
+			t.Errorf("message %d: offset %d, %d splits, end %v", i, m.Offset, len(m.Splits), m.End)
+		}
+		for _, s := range m.Splits {
+			if s.Id != fmt.Sprint(at) || s.Version != 7 {
+				t.Fatalf("split %d is %s", at, s.Id)
+			}
+			at++
+		}
+	}
+	if at != n {
+		t.Errorf("%d splits reported", at)
+	}
+}
+
+func TestFailedDiscoveryFailsTheAttempt(t *testing.T) {
+	for message, next := range map[string]func(context.Context) ([]connector.Split, error){
+		"discover splits: test failure": func(context.Context) ([]connector.Split, error) { return nil, errTest },
+		"panic: boom":                   func(context.Context) ([]connector.Split, error) { panic("boom") },
+		fmt.Sprintf("discover splits: split \"x\": %d bytes, at most %d", jobpb.MaxSplitBytes+1, jobpb.MaxSplitBytes): func(context.Context) ([]connector.Split, error) {
+			return []connector.Split{{ID: "x", Data: make([]byte, jobpb.MaxSplitBytes+1)}}, io.EOF
+		},
+	} {
+		j := newJob(t)
+		j.then(j.source("src", 1, NewSource(&found{counted: *ints(1), next: next}, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
+		if f := failed(t, j); f.Message != message || f.Operator != "src" {
+			t.Errorf("failure %v, want %s", f, message)
+		}
+	}
+}
+
+func TestUnboundedSourceWithoutEventTimeIsIdle(t *testing.T) {
+	h, _ := splitsHead(t, &counted[int]{n: 1, endless: true}, SourceOptions[int]{})
+	ev, ok := h.marks.next()
+	if !ok || ev.Kind != element.Idle {
+		t.Errorf("says %v %v", ev, ok)
+	}
+	if err := h.letter(letter{assign: &taskpb.AssignSplits{Splits: splitsFrom(0, 2)}}); err != nil {
+		t.Fatal(err)
+	}
+	if ev, ok := h.marks.next(); ok {
+		t.Errorf("after splits it says %v", ev)
+	}
+}
