@@ -22,6 +22,7 @@ type Job struct {
 	output      []*jobpb.Committable
 	outputBytes int
 	sources     []*Source // by operator
+	scheduled   uint64    // index of the last ScheduleRegions; not kept in snapshots
 	counts      [jobpb.SubtaskState_SUBTASK_CANCELLED + 1]int32
 }
 
@@ -91,15 +92,18 @@ func (j *Job) Regions() iter.Seq[*jobpb.RegionState] {
 
 // Subtask is nil if the plan has none such.
 func (j *Job) Subtask(chain, index int32) *jobpb.Subtask {
-	i, ok := j.position(chain, index)
+	i, ok := j.Position(chain, index)
 	if !ok {
 		return nil
 	}
 	return j.subtasks.at(i)
 }
 
-// position of a subtask among all subtasks.
-func (j *Job) position(chain, index int32) (int, bool) {
+// At is the subtask at a position in [0, Size).
+func (j *Job) At(position int) *jobpb.Subtask { return j.subtasks.at(position) }
+
+// Position of a subtask among all subtasks, in the order of chains and indexes.
+func (j *Job) Position(chain, index int32) (int, bool) {
 	if j.plan == nil || chain < 0 || int(chain) >= len(j.plan.first) || index < 0 || index >= j.plan.plan.Chains[chain].Parallelism {
 		return 0, false
 	}
@@ -132,6 +136,10 @@ func (j *Job) Count(s jobpb.SubtaskState) int {
 func (j *Job) Active() int {
 	return j.Count(jobpb.SubtaskState_SUBTASK_SCHEDULED) + j.Count(jobpb.SubtaskState_SUBTASK_RUNNING)
 }
+
+// ScheduledAt is the index of the last ScheduleRegions: attempts are issued at no other time. Zero if it lies before the
+// snapshot that this node began with.
+func (j *Job) ScheduledAt() uint64 { return j.scheduled }
 
 // SlotOf is the slot in which subtask index of a chain lives.
 func (j *Job) SlotOf(chain, index int32) int { return int(j.plan.slot[chain] + index) }

@@ -124,7 +124,7 @@ func (j *Job) takeOutput() error {
 func (j *Job) writes(c *jobpb.Committable) bool {
 	for i, o := range j.plan.plan.Graph.Operators {
 		if o.Id == c.Sink {
-			_, ok := j.position(chainOf(j.plan.plan, int32(i)), c.Subtask)
+			_, ok := j.Position(chainOf(j.plan.plan, int32(i)), c.Subtask)
 			return ok
 		}
 	}

@@ -26,6 +26,7 @@ func (e *jobEdit) schedule(c *commandpb.ScheduleRegions) Result {
 		return r
 	}
 	g.perform(c)
+	e.j.scheduled = e.t.index
 	e.become(jobpb.JobStatus_JOB_RUNNING)
 	if h.Message, h.RestartAtUs = "", 0; h.StartedUs == 0 {
 		h.StartedUs = e.t.now
@@ -72,7 +73,7 @@ func (g *granting) check(c *commandpb.ScheduleRegions) Result {
 
 func (g *granting) checkAssignment(a *commandpb.Assignment) Result {
 	e := g.e
-	pos, ok := e.j.position(a.Chain, a.Index)
+	pos, ok := e.j.Position(a.Chain, a.Index)
 	if !ok || g.taken[pos] || !g.in[e.j.plan.region[pos]] {
 		return refused(CodeMalformed, "subtask %d[%d] does not exist, is assigned twice or is in another region", a.Chain, a.Index)
 	}
@@ -146,7 +147,7 @@ func (g *granting) perform(c *commandpb.ScheduleRegions) {
 	}
 	process := g.processes()
 	for _, a := range c.Assignments {
-		pos, _ := e.j.position(a.Chain, a.Index)
+		pos, _ := e.j.Position(a.Chain, a.Index)
 		n := copySubtask(e.subtasks.at(pos))
 		n.Attempt++
 		n.Worker, n.Incarnation, n.Process = a.Worker, a.Incarnation, process[a.Worker]
@@ -214,7 +215,7 @@ func (e *jobEdit) update(c *commandpb.UpdateSubtasks) Result {
 
 // updateOne reports whether the update changed anything.
 func (e *jobEdit) updateOne(u *taskpb.SubtaskUpdate) bool {
-	pos, ok := e.j.position(u.Chain, u.Index)
+	pos, ok := e.j.Position(u.Chain, u.Index)
 	if !ok {
 		return false
 	}

@@ -91,6 +91,9 @@ func (v *View) Worker(id string) *commandpb.Worker {
 // Workers are ordered by id.
 func (v *View) Workers() iter.Seq[*commandpb.Worker] { return values(v.workers.all()) }
 
+// SameWorkers reports whether no worker differs from those of another view.
+func (v *View) SameWorkers(o *View) bool { return o != nil && v.workers.root == o.workers.root }
+
 // Alive reports whether this incarnation of a worker is the present one and not lost.
 func (v *View) Alive(worker string, incarnation uint64) bool {
 	w := v.Worker(worker)
