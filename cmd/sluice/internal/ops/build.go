@@ -90,7 +90,7 @@ func isProgram(path string) error {
 
 func buildFault(ctx context.Context, dir, target string, err error, output string) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ctx.Err()
 	}
 	hint := "the same without a cluster: go build " + dir
 	if errors.Is(err, exec.ErrNotFound) {

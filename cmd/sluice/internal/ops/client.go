@@ -164,7 +164,7 @@ func elsewhere(err error) bool {
 // that is connected but slow is not unreachable.
 func (c *Client) gaveUp(ctx context.Context, last []error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("ask a coordinator: %w", context.Cause(ctx))
+		return fmt.Errorf("ask a coordinator: %w", ctx.Err())
 	}
 	var texts []string
 	slow := true

@@ -73,7 +73,7 @@ func Watch(ctx context.Context, s *Session, o StatusOptions) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return ctx.Err()
 		}
 	}
 }
