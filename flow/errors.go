@@ -1,5 +1,11 @@
 package flow
 
+import "github.com/sluiceio/sluice/connector"
+
+// Fatal marks err as one that trying again cannot cure: it fails the job at once, whatever the error policy and the
+// restart strategy say. Fatal(nil) is nil.
+func Fatal(err error) error { return connector.Fatal(err) }
+
 // ErrorPolicy says what becomes of a record that fails.
 type ErrorPolicy string
 

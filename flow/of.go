@@ -10,7 +10,9 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 )
 
-// values is a bounded source of one split: every process of the job has the values from its own build.
+// Values is a bounded source of the values given, in one split: every process of the job has them from its own build.
+func Values[T any](vs ...T) Source[T] { return values[T](vs) }
+
 type values[T any] []T
 
 var _ Source[int] = values[int]{}

@@ -30,7 +30,7 @@ func (p *Pipeline) From[T any](id string, src Source[T], opts ...SourceOption[T]
 }
 
 // Of is a bounded source of the values given, for tests and examples.
-func (p *Pipeline) Of[T any](id string, vs ...T) Stream[T] { return p.From(id, values[T](vs)) }
+func (p *Pipeline) Of[T any](id string, vs ...T) Stream[T] { return p.From(id, Values(vs...)) }
 
 // SourceOption sets how a source stamps its records with event time. Without one the times that the connector gives are
 // kept, and no watermark is made before the end.

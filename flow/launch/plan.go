@@ -35,7 +35,7 @@ func (c command) plan() int {
 	if len(diags) > 0 {
 		return planFault(c.streams, diags)
 	}
-	printDiagnostics(c.streams.Err, "warning", p.Graph.Warnings)
+	printDiagnostics(c.streams.Err, "warning", p.GetGraph().GetWarnings())
 	switch {
 	case c.args.Switches["json"]:
 		text, err := planJSON(p)

@@ -44,12 +44,18 @@ func tryMap[In, Out any](rt *task.Runtime, out task.Push[Out], f func(In) (Out, 
 	}
 }
 
-// OnError is what an error policy does with the error of a record.
+// OnError is what an error policy does with the error of a record. A fatal error is skipped by none.
 func OnError(rt *task.Runtime, p task.ErrorPolicy) func(error) {
-	if p == task.SkipOnError {
-		return rt.Skip
+	if p != task.SkipOnError {
+		return rt.Fail
 	}
-	return rt.Fail
+	return func(err error) {
+		if connector.IsFatal(err) {
+			rt.Fail(err)
+			return
+		}
+		rt.Skip(err)
+	}
 }
 
 // Filter emits the records for which f is true.

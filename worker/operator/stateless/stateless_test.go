@@ -137,6 +137,14 @@ func TestErrorsFollowThePolicy(t *testing.T) {
 	}
 }
 
+func TestFatalErrorsAreNotSkipped(t *testing.T) {
+	h := operatortest.New(t, stateless.TryMap(func(int) (int, error) { return 0, connector.Fatal(errOdd) }, task.SkipOnError))
+	h.Push(t, 1, 0)
+	if err := h.Runtime.Err(); !errors.Is(err, errOdd) {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestMapWithThatCannotOpenIsNotBuilt(t *testing.T) {
 	broken := errors.New("broken")
 	_, err := operatortest.Build(t, stateless.MapWith(func(*connector.Task) (func(int) (int, error), error) { return nil, broken }, task.FailOnError))
