@@ -6,7 +6,10 @@ import (
 
 	"github.com/sluiceio/sluice/bench/ratio"
 	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
 // row is the record of the benchmarks: 32 bytes and a string.
@@ -134,6 +137,88 @@ func TestSpeedChain(t *testing.T) {
 		func(n int) { plainChain(n) },
 		func(n int) {
 			j, _ := chainJob(t, n, SourceOptions[row]{})
+			finished(t, j)
+		})
+}
+
+// counting counts records by key in a plain map.
+func counting(counts *map[int64]int64) Stage {
+	return StageOf[row, int64](func(*Runtime, Push[int64]) (Push[row], Operator, error) {
+		m := map[int64]int64{}
+		*counts = m
+		return func(r row) { m[r.Group]++ }, Base{}, nil
+	})
+}
+
+// keyedJob is source → keyBy → count over n rows, in two subtasks.
+func keyedJob(t testing.TB, n int) (*job, *map[int64]int64) {
+	counts := new(map[int64]int64)
+	j := newJob(t)
+	src := j.source("rows", 1, NewSource(rowSource(n), SourceOptions[row]{}))
+	x := NewKeyedExchange(mustCodec[row](t), func(r row) int64 { return r.Group }, mustHash[int64](t))
+	j.join("count", 1, end{from: src, by: jobpb.Partitioner_PARTITIONER_HASH, x: x, st: counting(counts)})
+	return j, counts
+}
+
+// plainKeyed is the same by two goroutines and a channel of recycled batches.
+func plainKeyed(n int) map[int64]int64 {
+	hash := func(k int64) uint64 { return codec.Mix(uint64(k)) }
+	full, free := make(chan *element.Batch[row], 4), make(chan *element.Batch[row], 8)
+	g := run.NewGroup(context.Background(), "plain")
+	counts := map[int64]int64{}
+	g.Go("count", func(context.Context) error {
+		for b := range full {
+			for _, r := range b.Vals {
+				counts[r.Group]++
+			}
+			b.Reset()
+			select {
+			case free <- b:
+			default:
+			}
+		}
+		return nil
+	})
+	owner := owners(1, 128)
+	outs := []*element.Batch[row]{{}}
+	for i := range n {
+		r := rowOf(i)
+		to := owner[codec.KeyGroup(hash(r.Group), 128)]
+		outs[to].Append(r, element.Time(i))
+		if outs[to].Len() == 512 {
+			full <- outs[to]
+			select {
+			case outs[to] = <-free:
+			default:
+				outs[to] = &element.Batch[row]{}
+			}
+		}
+	}
+	full <- outs[0]
+	close(full)
+	if err := g.Wait(); err != nil {
+		panic(err)
+	}
+	return counts
+}
+
+func BenchmarkPlainKeyed(b *testing.B) {
+	b.ReportAllocs()
+	plainKeyed(b.N)
+}
+
+func BenchmarkKeyed(b *testing.B) {
+	j, _ := keyedJob(b, b.N)
+	b.ReportAllocs()
+	b.ResetTimer()
+	finished(b, j)
+}
+
+func TestSpeedKeyed(t *testing.T) {
+	ratio.AtMost(t, 2.5, ratio.Wall,
+		func(n int) { plainKeyed(n) },
+		func(n int) {
+			j, _ := keyedJob(t, n)
 			finished(t, j)
 		})
 }

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/shuffle"
 )
 
 // node is one operator of a chain, or the writing end of an edge that leaves it.
@@ -31,6 +33,7 @@ type outlet interface {
 	flush() error
 	broadcast(ev element.Event) error
 	pending() bool
+	stats() shuffle.WriterStats
 	// close ends it: with nil after End was broadcast, otherwise the consumers see a loss.
 	close(err error) error
 }
@@ -39,6 +42,7 @@ type outlet interface {
 // consumers. Every consumer, be it an operator or an outlet, gets an event after all records that were emitted before
 // it, because records travel by direct calls.
 type chain struct {
+	ctx     context.Context
 	cur     *Cursor
 	nodes   []node
 	outlets []outlet
@@ -49,8 +53,8 @@ type chain struct {
 	event  element.Event // that it handles
 }
 
-func newChain(cur *Cursor, nodes []node, root int) *chain {
-	c := &chain{cur: cur, nodes: nodes, root: root, active: -1}
+func newChain(ctx context.Context, cur *Cursor, nodes []node, root int) *chain {
+	c := &chain{ctx: ctx, cur: cur, nodes: nodes, root: root, active: -1}
 	for i := range nodes {
 		if o := nodes[i].out; o != nil {
 			c.outlets = append(c.outlets, o)
@@ -60,8 +64,12 @@ func newChain(cur *Cursor, nodes []node, root int) *chain {
 }
 
 // control passes an event down the chain. End finishes each operator before the next one sees the end, so that what
-// an operator emits when it finishes is on time for those behind it.
+// an operator emits when it finishes is on time for those behind it. A chain that has been told to stop does not
+// finish any more.
 func (c *chain) control(ev element.Event) error {
+	if err := c.ctx.Err(); err != nil && ev.Kind == element.End {
+		return err
+	}
 	repeated := ev.Kind == element.Watermark && ev.Time <= c.cur.Watermark
 	if ev.Kind == element.Watermark {
 		c.cur.Watermark = max(c.cur.Watermark, ev.Time)

@@ -45,7 +45,6 @@ func NewKeyedExchange[K comparable, T any](c *codec.Codec[T], key func(T) K, has
 			if err := w.Add(int(to), v, rt.At); err != nil {
 				rt.Fail(err)
 			}
-			rt.sent++
 		}
 	}}
 }
@@ -88,7 +87,6 @@ func toFirst[T any](w *shuffle.Writer[T], rt *Runtime) Push[T] {
 		if err := w.Add(0, v, rt.At); err != nil {
 			rt.Fail(err)
 		}
-		rt.sent++
 	}
 }
 
@@ -97,7 +95,6 @@ func inTurn[T any](w *shuffle.Writer[T], rt *Runtime, consumers, next int) Push[
 		if err := w.Add(next, v, rt.At); err != nil {
 			rt.Fail(err)
 		}
-		rt.sent++
 		if next++; next == consumers {
 			next = 0
 		}
@@ -111,7 +108,6 @@ func toAll[T any](w *shuffle.Writer[T], rt *Runtime, consumers int) Push[T] {
 				rt.Fail(err)
 			}
 		}
-		rt.sent++
 	}
 }
 
@@ -122,6 +118,7 @@ func (o *edgeOut[T]) flush() error                     { return o.w.Flush() }
 func (o *edgeOut[T]) broadcast(ev element.Event) error { return o.w.Broadcast(ev) }
 func (o *edgeOut[T]) pending() bool                    { return o.w.Pending() }
 func (o *edgeOut[T]) close(err error) error            { return o.w.Close(err) }
+func (o *edgeOut[T]) stats() shuffle.WriterStats       { return o.w.Stats() }
 
 func (x *exchange[T]) gate(j joint, push any) (gate, error) {
 	p, ok := push.(Push[T])
@@ -218,6 +215,8 @@ func (e *edgeIn[T]) position() string {
 	c := e.in.Channel
 	return fmt.Sprintf("record %d from subtask %d of %s", e.before[c]+int64(e.at)+1, e.ends[c].Index, e.from)
 }
+
+func (e *edgeIn[T]) stats() shuffle.GateStats { return e.g.Stats() }
 
 func (e *edgeIn[T]) close(err error) error {
 	e.g.Close(err)

@@ -293,6 +293,9 @@ func TestKindsOfFailure(t *testing.T) {
 		{errTest, jobpb.FailureKind_FAILURE_USER, CodeUser},
 		{fmt.Errorf("send: %w", &shuffle.LossError{Reason: shuffle.Broken}), jobpb.FailureKind_FAILURE_LOSS, CodePeer},
 		{&shuffle.LossError{Reason: shuffle.Corrupt}, jobpb.FailureKind_FAILURE_LOSS, CodePeer},
+		// What the peer failed of is the peer's to report.
+		{&shuffle.LossError{Reason: shuffle.Failed, Cause: fatal(CodePlan, "x")}, jobpb.FailureKind_FAILURE_LOSS, CodePeer},
+		{&Fault{Kind: jobpb.FailureKind_FAILURE_LOSS, Code: "x", Err: &shuffle.LossError{}}, jobpb.FailureKind_FAILURE_LOSS, "x"},
 		{&shuffle.MemoryError{}, jobpb.FailureKind_FAILURE_FATAL, shuffle.CodeMemory},
 		{&shuffle.RecordError{}, jobpb.FailureKind_FAILURE_USER, shuffle.CodeRecord},
 		{fmt.Errorf("outer: %w", fatal(CodePlan, "x")), jobpb.FailureKind_FAILURE_FATAL, CodePlan},

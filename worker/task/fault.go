@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
 )
@@ -62,6 +63,9 @@ func Failure(err error) *jobpb.Failure {
 	if !ok {
 		f = &Fault{Kind: jobpb.FailureKind_FAILURE_FATAL, Code: CodeDeploy, Err: err}
 	}
+	if pe, ok := errors.AsType[*run.PanicError](err); ok && f.Stack == "" {
+		f.Stack = panicStack(string(pe.Stack))
+	}
 	return &jobpb.Failure{
 		Kind:     f.Kind,
 		Code:     f.Code,
@@ -95,11 +99,15 @@ func stopped(ctx context.Context, err error) bool {
 // everything else is the fault of user code or of the connector that code names, unless the place that found it knows
 // better.
 func fault(err error, code, operator string) *Fault {
+	_, lost := errors.AsType[*shuffle.LossError](err)
 	if f, ok := errors.AsType[*Fault](err); ok {
-		return f
+		// A loss may wrap the fault of the peer. That one is the peer's to report.
+		if _, outer := errors.AsType[*shuffle.LossError](f); outer || !lost {
+			return f
+		}
 	}
 	f := &Fault{Kind: jobpb.FailureKind_FAILURE_USER, Code: code, Operator: operator, Err: err}
-	if _, ok := errors.AsType[*shuffle.LossError](err); ok {
+	if lost {
 		f.Kind, f.Code = jobpb.FailureKind_FAILURE_LOSS, CodePeer
 	} else if _, ok := errors.AsType[*shuffle.MemoryError](err); ok {
 		f.Kind, f.Code = jobpb.FailureKind_FAILURE_FATAL, shuffle.CodeMemory

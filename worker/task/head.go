@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/shuffle"
 )
 
 // head drives a chain: a source, or the gates of the edges that lead to it. It belongs to the loop of its subtask.
@@ -19,8 +20,8 @@ type head interface {
 	position() string
 	// close gives up the inputs; nil: they have ended.
 	close(err error) error
-	// received is the number of records taken from the inputs.
-	received() int64
+	// received is the number of records, and of their encoded bytes, taken from the inputs.
+	received() (records, bytes int64)
 }
 
 // progress is what a step has found.
@@ -58,6 +59,7 @@ type gate interface {
 	// say because of it. idle: there was nothing.
 	step(limit int) (records int, ev element.Event, idle bool, err error)
 	position() string
+	stats() shuffle.GateStats
 	close(err error) error
 }
 
@@ -106,7 +108,13 @@ func (h *gateHead) event(i int, ev element.Event) (done bool, err error) {
 func (h *gateHead) letter(letter) error                     { return nil } // splits are for sources
 func (h *gateHead) onTime(time.Time) (t time.Time, _ error) { return t, nil }
 func (h *gateHead) position() string                        { return h.gates[h.current].position() }
-func (h *gateHead) received() int64                         { return h.total }
+
+func (h *gateHead) received() (records, bytes int64) {
+	for _, g := range h.gates {
+		bytes += g.stats().Bytes
+	}
+	return h.total, bytes
+}
 
 func (h *gateHead) close(err error) error {
 	for _, g := range h.gates {

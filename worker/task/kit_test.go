@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
@@ -93,7 +95,7 @@ func (r *countedReader[T]) Poll(ctx context.Context, out *connector.Records[T]) 
 	for ; r.at < len(r.splits); r.at++ {
 		sp := &r.splits[r.at]
 		for sp.next < sp.end {
-			if out.Full() || r.s.poll != nil && ctx.Err() != nil {
+			if out.Full() || r.s.poll != nil && (ctx.Err() != nil || len(out.Vals) > 0) {
 				return nil
 			}
 			i := sp.next
@@ -390,6 +392,11 @@ func (j *job) deployment(attempt uint32, epoch uint64) *taskpb.Deployment {
 	return d
 }
 
+// copied is a deployment that shares nothing with the job.
+func (j *job) copied(attempt uint32, epoch uint64) *taskpb.Deployment {
+	return proto.CloneOf(j.deployment(attempt, epoch))
+}
+
 // ---------------------------------------------------------------- a host
 
 // host answers split requests like a coordinator would, and keeps the reports.
@@ -474,6 +481,7 @@ func (h *host) restart() {
 // cluster runs a process with its network.
 type cluster struct {
 	*host
+	job  *job
 	proc *Process
 	stop func() error // and waits
 }
@@ -501,7 +509,7 @@ func start(t testing.TB, j *job, change ...func(*Config)) *cluster {
 	network, process := run.NewGroup(netCtx, "network"), run.NewGroup(ctx, "process")
 	network.Go("network", n.Run)
 	process.Go("process", p.Run)
-	c := &cluster{host: h, proc: p}
+	c := &cluster{host: h, job: j, proc: p}
 	c.stop = sync.OnceValue(func() error {
 		cancel()
 		err := process.Wait()

@@ -21,6 +21,8 @@ type meter struct {
 const (
 	recordsIn = iota
 	recordsOut
+	bytesIn
+	bytesOut
 	busyUS
 	idleUS
 	backpressuredUS
@@ -39,15 +41,10 @@ func newMeter() *meter {
 	return m
 }
 
-// blocker is an outlet that knows how long it has waited for credit.
-type blocker interface{ blocked() time.Duration }
-
 // blocked is the time that the subtask has waited for its consumers.
 func (m *meter) blocked() (d time.Duration) {
 	for _, o := range m.outlets {
-		if b, ok := o.(blocker); ok {
-			d += b.blocked()
-		}
+		d += o.stats().Blocked
 	}
 	return d
 }
@@ -63,9 +60,17 @@ func (m *meter) add(took, waited, blocked time.Duration) {
 func (m *meter) publish(l *loop) {
 	m.published = l.now
 	c := l.cur
+	in, inBytes := l.head.received()
+	out, outBytes := c.written, int64(0)
+	for _, o := range m.outlets {
+		s := o.stats()
+		out, outBytes = out+s.Records, outBytes+s.Bytes
+	}
 	for i, v := range [gauges]int64{
-		recordsIn:       l.head.received(),
-		recordsOut:      c.sent,
+		recordsIn:       in,
+		recordsOut:      out,
+		bytesIn:         inBytes,
+		bytesOut:        outBytes,
 		busyUS:          m.busy.Microseconds(),
 		idleUS:          m.idle.Microseconds(),
 		backpressuredUS: m.backpressured.Microseconds(),
@@ -84,6 +89,8 @@ func (m *meter) publish(l *loop) {
 func (m *meter) fill(c *taskpb.Counters) {
 	c.RecordsIn = m.copy[recordsIn].Load()
 	c.RecordsOut = m.copy[recordsOut].Load()
+	c.BytesIn = m.copy[bytesIn].Load()
+	c.BytesOut = m.copy[bytesOut].Load()
 	c.BusyUs = m.copy[busyUS].Load()
 	c.IdleUs = m.copy[idleUS].Load()
 	c.BackpressuredUs = m.copy[backpressuredUS].Load()

@@ -21,7 +21,7 @@ type Cursor struct {
 	Counters Counters
 
 	skipped int64
-	sent    int64 // records that left the subtask: through an edge or into a sink
+	written int64 // records that went into sinks
 	fault   *Fault
 	where   func() string // position of the record in flight; nil: unknown
 	alarm   func(time.Time)

@@ -24,7 +24,7 @@ func NewSink[T any](s connector.Sink[T]) Stage {
 			if err := w.Write(rt.Ctx, v, rt.At); err != nil {
 				rt.fail(&sinkError{"write", err}, CodeSink)
 			}
-			rt.sent++
+			rt.written++
 		}, &sinkOperator[T]{rt: rt, w: w}, nil
 	})
 }

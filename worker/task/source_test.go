@@ -89,7 +89,7 @@ func TestClockTimesAreThoseOfTheReadingMachine(t *testing.T) {
 		src := ints(2)
 		src.poll = func(context.Context, int) error { <-time.After(100 * time.Millisecond); return nil }
 		now := element.At(time.Now())
-		want := fmt.Sprintf("0@%d 1@%d w∞", now.Add(200*time.Millisecond), now.Add(200*time.Millisecond))
+		want := fmt.Sprintf("0@%d 1@%d w∞", now.Add(100*time.Millisecond), now.Add(200*time.Millisecond))
 		if got := taped(t, src, SourceOptions[int]{Times: FromClock}); got != want {
 			t.Errorf("saw %s, want %s", got, want)
 		}
@@ -172,7 +172,7 @@ func splitsHead(t *testing.T, src connector.Source[int], o SourceOptions[int]) (
 	rt := NewRuntime(t.Context(), "src")
 	requests := &[]int{}
 	h, err := NewSource(src, o).open(sourceConfig{
-		rt: rt, chain: newChain(rt.Cursor, nil, -1), mail: newMailbox(), request: func(have int) { *requests = append(*requests, have) },
+		rt: rt, chain: newChain(rt.Ctx, rt.Cursor, nil, -1), mail: newMailbox(), request: func(have int) { *requests = append(*requests, have) },
 	})
 	if err != nil {
 		t.Fatal(err)

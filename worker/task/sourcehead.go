@@ -223,7 +223,7 @@ func (h *sourceHead[T]) describe(s connector.SplitIndex, pos int64) (text string
 	return h.rd.Describe(s, pos)
 }
 
-func (h *sourceHead[T]) received() int64 { return h.count }
+func (h *sourceHead[T]) received() (records, bytes int64) { return h.count, 0 }
 
 func (h *sourceHead[T]) close(error) error {
 	h.mail.onLetter(nil)

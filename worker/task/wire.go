@@ -48,7 +48,7 @@ func (w *wiring) wire() (_ *wired, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &gateHead{chain: newChain(w.cur, nodes, -1), marks: newMerger(len(ins))}
+	h := &gateHead{chain: newChain(w.ctx, w.cur, nodes, -1), marks: newMerger(len(ins))}
 	for i, in := range ins {
 		g, err := w.gate(inputRef{op, int32(i)}, in)
 		if err != nil {
@@ -68,7 +68,7 @@ func (w *wiring) wireSource(op int32) (*wired, error) {
 	}
 	rt.ports = outs
 	self := node{id: rt.Task.Operator, rt: rt, op: Base{}, kids: offsets, size: 1 + len(kids)}
-	c := newChain(w.cur, append([]node{self}, kids...), 0)
+	c := newChain(w.ctx, w.cur, append([]node{self}, kids...), 0)
 	h, err := w.topo.prog.Nodes[op].Source.open(sourceConfig{rt: rt, chain: c, mail: w.mail, out: outs[""], request: w.requestSplits(op)})
 	if err != nil {
 		return nil, fault(err, CodeSource, rt.Task.Operator)
