@@ -70,12 +70,12 @@ func (f *field) set[T any](v *T, cell []byte, w *words) error {
 	p := unsafe.Add(unsafe.Pointer(v), f.offset)
 	switch {
 	case f.form == timestamp:
-		t, err := parseTime(cell)
-		*(*time.Time)(p) = t
+		us, err := w.clock.parse(cell)
+		*(*time.Time)(p) = time.UnixMicro(us).UTC()
 		return err
 	case f.form == micros:
-		t, err := parseTime(cell)
-		*(*int64)(p) = t.UnixMicro()
+		us, err := w.clock.parse(cell)
+		*(*int64)(p) = us
 		return err
 	}
 	switch f.kind {
@@ -151,44 +151,55 @@ func cause(err error) error {
 	return err
 }
 
-// parseTime reads "2006-01-02 15:04:05" in UTC by position, and RFC 3339 otherwise.
-func parseTime(cell []byte) (time.Time, error) {
-	if len(cell) == 19 && cell[10] == ' ' {
-		if t, ok := fixedTime(cell); ok {
-			return t, nil
+// clock reads times and remembers the last date: records that follow each other mostly share it.
+type clock struct {
+	date     [10]byte
+	midnight int64 // of date, in microseconds since the epoch
+}
+
+// parse reads "2006-01-02 15:04:05" in UTC by position, and RFC 3339 otherwise, into microseconds since the epoch.
+func (c *clock) parse(cell []byte) (int64, error) {
+	if len(cell) == len(time.DateTime) && cell[10] == ' ' && cell[13] == ':' && cell[16] == ':' {
+		h, mi, s := twoDigits(cell[11:]), twoDigits(cell[14:]), twoDigits(cell[17:])
+		if h < 24 && mi < 60 && s < 60 && c.day(cell[:10]) {
+			return c.midnight + int64(h*3600+mi*60+s)*1e6, nil
 		}
 	}
 	t, err := time.Parse(time.RFC3339Nano, string(cell))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is not a time like 2006-01-02 15:04:05 or 2006-01-02T15:04:05Z", cell)
+		return 0, fmt.Errorf("%q is not a time like 2006-01-02 15:04:05 or 2006-01-02T15:04:05Z", cell)
 	}
-	return t, nil
+	return t.UnixMicro(), nil
 }
 
-func fixedTime(c []byte) (time.Time, bool) {
-	if c[4] != '-' || c[7] != '-' || c[13] != ':' || c[16] != ':' {
-		return time.Time{}, false
+func (c *clock) day(date []byte) bool {
+	if string(date) == string(c.date[:]) {
+		return true
 	}
-	bad := false
-	num := func(from, to int) (n int) {
-		for _, b := range c[from:to] {
-			bad = bad || b < '0' || b > '9'
-			n = n*10 + int(b-'0')
-		}
-		return n
+	t, err := time.Parse(time.DateOnly, string(date))
+	if err != nil {
+		return false
 	}
-	y, mo, d, h, mi, s := num(0, 4), num(5, 7), num(8, 10), num(11, 13), num(14, 16), num(17, 19)
-	t := time.Date(y, time.Month(mo), d, h, mi, s, 0, time.UTC)
-	// Date normalises 31 April to 1 May; a date that changes was none.
-	if bad || t.Month() != time.Month(mo) || t.Day() != d || h > 23 || mi > 59 || s > 59 {
-		return time.Time{}, false
+	copy(c.date[:], date)
+	c.midnight = t.UnixMicro()
+	return true
+}
+
+// twoDigits is the number in b[0:2], or 255.
+func twoDigits(b []byte) int {
+	hi, lo := b[0]-'0', b[1]-'0'
+	if hi > 9 || lo > 9 {
+		return 255
 	}
-	return t, true
+	return int(hi)*10 + int(lo)
 }
 
 // words shares the strings of short cells that come again and again, such as codes: one allocation per distinct value
 // instead of one per record.
-type words struct{ seen map[string]string }
+type words struct {
+	seen  map[string]string
+	clock clock
+}
 
 const (
 	maxWord  = 24   // bytes

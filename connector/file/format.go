@@ -49,6 +49,7 @@ type csvFormat[T any] struct {
 	// columns holds for each column of the current file the field that takes it, -1 for none.
 	columns []int
 	text    []byte // of a record with quoted line breaks
+	row     T      // under construction: kept here, a local one would be allocated per record
 	words   words
 }
 
@@ -141,15 +142,16 @@ func (f *csvFormat[T]) next(l *lines) (v T, raw []byte, skip bool, err error) {
 	if len(raw) == 0 && len(f.columns) > 1 {
 		return v, raw, true, nil // a blank line, as in encoding/csv
 	}
+	f.row = v
 	if !f.quotes || bytes.IndexByte(raw, '"') < 0 {
-		err = f.fast(raw, &v)
+		err = f.fast(raw)
 	} else {
-		err = f.quoted(raw, &v)
+		err = f.quoted(raw)
 	}
-	return v, raw, false, err
+	return f.row, raw, false, err
 }
 
-func (f *csvFormat[T]) fast(text []byte, v *T) error {
+func (f *csvFormat[T]) fast(text []byte) error {
 	for i, to := range f.columns {
 		if text == nil {
 			return f.width(i)
@@ -161,7 +163,7 @@ func (f *csvFormat[T]) fast(text []byte, v *T) error {
 			text = nil
 		}
 		if to >= 0 {
-			if err := f.fields[to].set(v, cell, &f.words); err != nil {
+			if err := f.fields[to].set(&f.row, cell, &f.words); err != nil {
 				return &recordError{column: f.names[i], err: err}
 			}
 		}
@@ -172,7 +174,7 @@ func (f *csvFormat[T]) fast(text []byte, v *T) error {
 	return nil
 }
 
-func (f *csvFormat[T]) quoted(text []byte, v *T) error {
+func (f *csvFormat[T]) quoted(text []byte) error {
 	cells, err := f.split(text)
 	if err != nil {
 		return &recordError{err: err}
@@ -182,7 +184,7 @@ func (f *csvFormat[T]) quoted(text []byte, v *T) error {
 	}
 	for i, to := range f.columns {
 		if to >= 0 {
-			if err := f.fields[to].set(v, []byte(cells[i]), &f.words); err != nil {
+			if err := f.fields[to].set(&f.row, []byte(cells[i]), &f.words); err != nil {
 				return &recordError{column: f.names[i], err: err}
 			}
 		}

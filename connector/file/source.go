@@ -192,17 +192,24 @@ func (r *reader[T]) read(out *connector.Records[T]) (bool, error) {
 		return false, nil
 	}
 	s.Next, s.Line = l.at, l.line
-	var bad *recordError
-	switch {
-	case errors.As(err, &bad):
-		bad.place = r.Describe(connector.SplitIndex(r.at), pos)
-		out.AddError(connector.SplitIndex(r.at), append([]byte(nil), raw...), pos, bad)
-	case err != nil:
-		return false, err
-	case !skip:
+	if err != nil {
+		return true, r.malformed(out, raw, pos, err)
+	}
+	if !skip {
 		out.Add(connector.SplitIndex(r.at), v, element.MinTime, pos)
 	}
 	return true, nil
+}
+
+// malformed hands a record that cannot be decoded to the error policy; any other error ends the reading.
+func (r *reader[T]) malformed(out *connector.Records[T], raw []byte, pos int64, err error) error {
+	var bad *recordError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	bad.place = r.Describe(connector.SplitIndex(r.at), pos)
+	out.AddError(connector.SplitIndex(r.at), append([]byte(nil), raw...), pos, bad)
+	return nil
 }
 
 func (r *reader[T]) finish(out *connector.Records[T]) error {
