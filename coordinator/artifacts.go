@@ -174,7 +174,7 @@ const copyTimeout = 2 * time.Minute
 // copies to the rest go on, and what fails is repaired later by the nodes themselves.
 func (r *reign) replicate(ctx context.Context, d artifact.Digest, size int64) (nodes []string, err error) {
 	servers := r.n.servers()
-	nodes = []string{r.n.id.id}
+	nodes = []string{r.n.id.ID}
 	needed := r.quorumOf(servers).needed
 	type outcome struct {
 		id  string
@@ -184,7 +184,7 @@ func (r *reign) replicate(ctx context.Context, d artifact.Digest, size int64) (n
 	started := 0
 	view, _ := r.n.fsm.view()
 	for _, s := range servers {
-		if s.Suffrage != raft.Voter || string(s.ID) == r.n.id.id {
+		if s.Suffrage != raft.Voter || string(s.ID) == r.n.id.ID {
 			continue
 		}
 		started++
@@ -296,7 +296,7 @@ func (n *node) get(ctx context.Context, d artifact.Digest) error {
 	defer unlock()
 	// Those that are said to hold it first; then everybody, because the fact may be older than a repair.
 	var failed []error
-	for _, id := range candidates(view, fact, n.id.id) {
+	for _, id := range candidates(view, fact, n.id.ID) {
 		err := n.getFrom(ctx, view.Node(id).GetApiAddress(), d, fact.Size)
 		if err == nil {
 			return nil
@@ -326,7 +326,7 @@ func (n *node) getFrom(ctx context.Context, address string, d artifact.Digest, s
 	if err != nil {
 		return err
 	}
-	stream, err := apipb.NewArtifactsClient(conn).Fetch(api.Forwarded(ctx, n.id.id), &apipb.FetchRequest{Digest: string(d)})
+	stream, err := apipb.NewArtifactsClient(conn).Fetch(api.Forwarded(ctx, n.id.ID), &apipb.FetchRequest{Digest: string(d)})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/sluiceio/sluice/coordinator/api"
+	"github.com/sluiceio/sluice/coordinator/datadir"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -156,7 +157,7 @@ func (n *node) tryToEnter(ctx context.Context) error {
 	if n.cfg.BootstrapExpect == 0 {
 		return errors.New("no cluster found to join")
 	}
-	self := raft.Server{ID: raft.ServerID(n.id.id), Address: raft.ServerAddress(n.parts.RaftAddress), Suffrage: raft.Voter}
+	self := raft.Server{ID: raft.ServerID(n.id.ID), Address: raft.ServerAddress(n.parts.RaftAddress), Suffrage: raft.Voter}
 	cfg, err := n.gathering.agreed(self, n.cfg.BootstrapExpect)
 	if err != nil {
 		return err
@@ -196,7 +197,7 @@ func (n *node) helloAll(ctx context.Context, addresses []string) []*apipb.HelloR
 	if err := group.Wait(); err != nil {
 		n.log.Error("hello", "error", err)
 	}
-	answers = slices.DeleteFunc(answers, func(a *apipb.HelloResponse) bool { return a == nil || a.Id == n.id.id })
+	answers = slices.DeleteFunc(answers, func(a *apipb.HelloResponse) bool { return a == nil || a.Id == n.id.ID })
 	for _, a := range answers {
 		if a.HasState {
 			n.gathering.drop(a.Id)
@@ -222,8 +223,8 @@ func (n *node) hello(ctx context.Context, address string, req *apipb.HelloReques
 func (n *node) helloRequest() *apipb.HelloRequest {
 	view, _ := n.fsm.view()
 	return &apipb.HelloRequest{
-		Id: n.id.id, ApiAddress: n.apiAddress, RaftAddress: n.parts.RaftAddress, Expect: int32(n.cfg.BootstrapExpect),
-		HasState: n.hasState(), Cluster: view.Cluster(), Seen: n.gathering.set(n.id.id),
+		Id: n.id.ID, ApiAddress: n.apiAddress, RaftAddress: n.parts.RaftAddress, Expect: int32(n.cfg.BootstrapExpect),
+		HasState: n.hasState(), Cluster: view.Cluster(), Seen: n.gathering.set(n.id.ID),
 	}
 }
 
@@ -231,7 +232,7 @@ func (n *node) helloRequest() *apipb.HelloRequest {
 func (n *node) Hello(req *apipb.HelloRequest) *apipb.HelloResponse {
 	if req.HasState {
 		n.gathering.drop(req.Id)
-	} else if req.Expect > 0 && req.Id != n.id.id {
+	} else if req.Expect > 0 && req.Id != n.id.ID {
 		n.gathering.note(req.Id, sighting{raftAddress: req.RaftAddress, expect: req.Expect, seen: req.Seen})
 	}
 	me := n.helloRequest()
@@ -261,7 +262,7 @@ func (n *node) servers() []raft.Server {
 
 // record is what the facts should say about this node.
 func (n *node) record() *commandpb.Node {
-	return &commandpb.Node{Id: n.id.id, ApiAddress: n.apiAddress, RaftAddress: n.parts.RaftAddress, Version: n.cfg.Version}
+	return &commandpb.Node{Id: n.id.ID, ApiAddress: n.apiAddress, RaftAddress: n.parts.RaftAddress, Version: n.cfg.Version}
 }
 
 func (n *node) joinAt(ctx context.Context, leader string) error {
@@ -299,10 +300,10 @@ func (n *node) belong(ctx context.Context) error {
 		if err := n.rememberCluster(view.Cluster()); err != nil {
 			return err
 		}
-		_, member := n.server(raft.ServerID(n.id.id))
+		_, member := n.server(raft.ServerID(n.id.ID))
 		me := n.record()
 		switch {
-		case member && !leader.Here && leader.ID != n.id.id && leader.Address != "" && !sameNode(view.Node(me.Id), me):
+		case member && !leader.Here && leader.ID != n.id.ID && leader.Address != "" && !sameNode(view.Node(me.Id), me):
 			if err := n.joinAt(ctx, leader.Address); err != nil {
 				n.log.Debug("cannot announce this coordinator", "error", err)
 			}
@@ -349,14 +350,14 @@ func (n *node) wasRemoved(ctx context.Context, cluster string, addresses []strin
 
 // rememberCluster makes the data directory a member's for good; see identity.
 func (n *node) rememberCluster(cluster string) error {
-	if cluster == "" || cluster == n.id.cluster {
+	if cluster == "" || cluster == n.id.Cluster {
 		return nil
 	}
-	if n.id.cluster != "" {
-		n.log.Warn("cluster has another id", "before", n.id.cluster, "now", cluster)
+	if n.id.Cluster != "" {
+		n.log.Warn("cluster has another id", "before", n.id.Cluster, "now", cluster)
 	}
-	n.id.cluster = cluster
-	return storeIdentity(n.parts.FS, n.cfg.DataDir, n.id)
+	n.id.Cluster = cluster
+	return datadir.Store(n.parts.FS, n.cfg.DataDir, n.id)
 }
 
 var _ api.Members = (*node)(nil)

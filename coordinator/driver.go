@@ -125,10 +125,9 @@ func (d *driver) step(event schedule.Event) {
 		case schedule.Propose:
 			d.waiting = append(d.waiting, a)
 		case schedule.Send:
-			a.Message.Term = d.r.term
-			d.r.sessions.send(a.Worker, a.Incarnation, a.Message)
+			d.r.sessions.Send(a.Worker, a.Incarnation, a.Message)
 		case schedule.Drop:
-			d.r.sessions.drop(a.Worker, a.Incarnation, a.Reason)
+			d.r.sessions.Drop(a.Worker, a.Incarnation, a.Reason)
 		case schedule.WakeAt:
 			d.wake.Reset(time.Until(a.At))
 		}

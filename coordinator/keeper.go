@@ -180,7 +180,7 @@ func (r *reign) collect(ctx context.Context) error {
 func (r *reign) inventories(ctx context.Context) {
 	view, _ := r.n.fsm.view()
 	for node := range view.Nodes() {
-		if node.Id == r.n.id.id {
+		if node.Id == r.n.id.ID {
 			continue
 		}
 		ask, cancel := context.WithTimeout(ctx, helloTimeout)
@@ -239,7 +239,7 @@ func (r *reign) places(a *commandpb.Artifact) []string {
 		holds := false
 		if c, ok := r.heard.get(id); ok && c.artifacts != nil {
 			_, holds = slices.BinarySearch(c.artifacts, a.Digest)
-		} else if id == r.n.id.id {
+		} else if id == r.n.id.ID {
 			_, err := r.n.artifacts.Stat(artifactDigest(a.Digest))
 			holds = err == nil
 		} else {
@@ -264,7 +264,7 @@ const auditPause = time.Second
 func (r *reign) audit(ctx context.Context) error {
 	for sleep(ctx, auditPause) {
 		for _, s := range r.n.servers() {
-			if s.ID == raft.ServerID(r.n.id.id) {
+			if s.ID == raft.ServerID(r.n.id.ID) {
 				continue
 			}
 			r.auditOne(ctx, string(s.ID))

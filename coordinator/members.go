@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/sluiceio/sluice/coordinator/api"
+	"github.com/sluiceio/sluice/coordinator/datadir"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/apipb"
@@ -246,7 +247,7 @@ func (r *reign) mayRemove(servers []raft.Server, at int, how api.Removal) error 
 		return &api.Refusal{Status: codes.FailedPrecondition, Code: api.CodeMembership, Cause: fmt.Errorf(format, args...), Hints: []string{hint}}
 	}
 	id := string(servers[at].ID)
-	if id == r.n.id.id {
+	if id == r.n.id.ID {
 		return refuse("hand leadership over first: sluice raft transfer-leader", "coordinator %s is the leader", id)
 	}
 	if servers[at].Suffrage != raft.Voter {
@@ -290,7 +291,7 @@ func (r *reign) quorumOf(servers []raft.Server) quorum {
 			continue
 		}
 		q.voters++
-		if string(s.ID) == r.n.id.id || r.heard.reachable(string(s.ID)) {
+		if string(s.ID) == r.n.id.ID || r.heard.reachable(string(s.ID)) {
 			q.live++
 		}
 	}
@@ -305,7 +306,7 @@ func (r *reign) holders(digest string, servers []raft.Server) int {
 		if s.Suffrage != raft.Voter {
 			continue
 		}
-		if string(s.ID) == r.n.id.id {
+		if string(s.ID) == r.n.id.ID {
 			if _, err := r.n.artifacts.Stat(artifactDigest(digest)); err == nil {
 				held++
 			}
@@ -326,7 +327,7 @@ func (n *node) Transfer(ctx context.Context, to string) (string, error) {
 	if r == nil {
 		return "", api.ErrNotLeader
 	}
-	if to == n.id.id {
+	if to == n.id.ID {
 		return to, nil
 	}
 	start := n.raft.LeadershipTransfer
@@ -371,7 +372,7 @@ func (n *node) awaitOther(ctx context.Context) (string, error) {
 	defer cancel()
 	for {
 		leader, changed := n.Leader()
-		if leader.ID != "" && leader.ID != n.id.id {
+		if leader.ID != "" && leader.ID != n.id.ID {
 			return leader.ID, nil
 		}
 		select {
@@ -421,7 +422,7 @@ func (n *node) ask(ctx context.Context, p *apipb.PeerInfo, leader string) {
 	if p.Id == leader {
 		role = "leader"
 	}
-	if p.Id == n.id.id {
+	if p.Id == n.id.ID {
 		c := n.Chain(0)
 		p.Role, p.Applied, p.Chain, p.LastContactUs = role, c.Applied, c.Now[:], 0
 		return
@@ -466,15 +467,15 @@ func (n *node) Restore(ctx context.Context, from io.Reader) (index uint64, err e
 		return &api.Refusal{Status: codes.InvalidArgument, Code: api.CodeSnapshot, Cause: fmt.Errorf("the snapshot cannot be restored: %w", err),
 			Hints: []string{"nothing was changed; take a file that sluice raft snapshot save has written, in full"}}
 	}
-	spool, err := n.spool(io.LimitReader(from, maxSnapshotBytes+1))
+	spool, err := datadir.NewSpool(n.parts.FS, n.cfg.DataDir, io.LimitReader(from, maxSnapshotBytes+1))
 	if err != nil {
 		return 0, unreadable(err)
 	}
-	defer func() { err = errors.Join(err, spool.discard()) }()
-	if spool.size > maxSnapshotBytes {
+	defer func() { err = errors.Join(err, spool.Discard()) }()
+	if spool.Size > maxSnapshotBytes {
 		return 0, unreadable(fmt.Errorf("more than %d bytes", int64(maxSnapshotBytes)))
 	}
-	facts, err := state.Load(spool.reader())
+	facts, err := state.Load(spool.Reader())
 	if err != nil {
 		return 0, unreadable(err)
 	}
@@ -484,8 +485,8 @@ func (n *node) Restore(ctx context.Context, from io.Reader) (index uint64, err e
 	}
 	defer unlock()
 	view := facts.View()
-	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: view.Index(), Term: view.Term(), Size: spool.size}
-	if err := n.raft.Restore(meta, spool.reader(), n.cfg.ApplyTimeout); err != nil {
+	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: view.Index(), Term: view.Term(), Size: spool.Size}
+	if err := n.raft.Restore(meta, spool.Reader(), n.cfg.ApplyTimeout); err != nil {
 		return 0, &api.ProposalError{Cause: fmt.Errorf("restore: %w", err), Outcome: api.Unknown}
 	}
 	r.log.Warn("facts were replaced by a snapshot", "index", view.Index(), "cluster", view.Cluster())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -19,7 +18,9 @@ import (
 	"github.com/sluiceio/sluice/coordinator/api"
 	"github.com/sluiceio/sluice/coordinator/artifact"
 	"github.com/sluiceio/sluice/coordinator/consensus"
+	"github.com/sluiceio/sluice/coordinator/datadir"
 	"github.com/sluiceio/sluice/coordinator/schedule"
+	"github.com/sluiceio/sluice/coordinator/telemetry"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -38,27 +39,16 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := vfs.MakeDir(fsys, cfg.DataDir); err != nil {
 		return err
 	}
-	lock, err := lockDir(fsys, cfg.DataDir)
+	lock, err := datadir.Lock(fsys, cfg.DataDir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	parts, err := open(ctx, cfg)
+	parts, err := Open(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	return RunOn(ctx, cfg, parts)
-}
-
-func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
-	lock, err := fsys.Lock(path.Join(dir, lockName))
-	if errors.Is(err, vfs.ErrLocked) {
-		return nil, fmt.Errorf("data directory %s is in use by another process", dir)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
-	}
-	return lock, nil
 }
 
 // ErrKilled as the cause of Run's context ends a node at once, without handing anything over: what a crash would do. It
@@ -69,11 +59,11 @@ var ErrKilled = errors.New("killed")
 type node struct {
 	cfg        Config
 	parts      Parts
-	id         identity // cluster is written by belong alone
+	id         datadir.Identity // Cluster is written by belong alone
 	apiAddress string
 	log        hclog.Logger
 	started    time.Time
-	metrics    *metrics
+	metrics    *telemetry.Metrics
 
 	raft      *raft.Raft
 	fsm       *fsm
@@ -96,7 +86,7 @@ const maxProposals = 512
 func RunOn(ctx context.Context, cfg Config, parts Parts) (err error) {
 	n := &node{
 		cfg: cfg, parts: parts, apiAddress: advertised(cfg.Advertise, parts.API), started: time.Now(),
-		metrics: newMetrics(), touched: newTouched(), gathering: newGathering(), throne: newThrone(),
+		metrics: telemetry.New(), touched: newTouched(), gathering: newGathering(), throne: newThrone(),
 		proposals: make(chan struct{}, maxProposals), renew: make(chan struct{}, 1), failed: make(chan error, 1),
 	}
 	n.log = cfg.Log.Named("coordinator")
@@ -105,11 +95,11 @@ func RunOn(ctx context.Context, cfg Config, parts Parts) (err error) {
 	if err := n.prepare(); err != nil {
 		return errors.Join(err, parts.API.Close(), closeIf(parts.HTTP), parts.Transport.Close())
 	}
-	n.fsm = newFSM(n.fail, n.metrics.applied)
+	n.fsm = newFSM(n.fail, n.metrics.Applied)
 	if n.raft, err = n.startRaft(); err != nil {
 		return errors.Join(err, parts.API.Close(), closeIf(parts.HTTP), parts.Transport.Close())
 	}
-	n.metrics.registry.MustRegister(nodeCollector{n})
+	n.metrics.Watch(source{n})
 	return n.serve(ctx)
 }
 
@@ -126,35 +116,32 @@ func (n *node) prepare() (err error) {
 	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return err
 	}
-	if err := checkHalted(fsys, dir); err != nil {
+	if err := datadir.CheckHalted(fsys, dir); err != nil {
 		return err
 	}
-	if n.id, err = loadIdentity(fsys, dir); err != nil {
+	if n.id, err = datadir.Load(fsys, dir); err != nil {
 		return err
 	}
-	n.log = n.log.With("node", n.id.id)
+	n.log = n.log.With("node", n.id.ID)
 	hasState, err := n.parts.Stores.HasState()
 	if err != nil {
 		return fmt.Errorf("look for raft state: %w", err)
 	}
-	if n.id.cluster != "" && !hasState {
+	if n.id.Cluster != "" && !hasState {
 		return fmt.Errorf("data directory %s belongs to coordinator %s of cluster %s, but its raft log is gone: a voter without memory"+
-			" could vote twice; move the directory away, remove the coordinator from the cluster and let it join anew", dir, n.id.id, n.id.cluster)
+			" could vote twice; move the directory away, remove the coordinator from the cluster and let it join anew", dir, n.id.ID, n.id.Cluster)
 	}
-	n.id.api, n.id.raft, n.id.http = n.parts.API.Addr().String(), n.parts.RaftAddress, ""
+	n.id.API, n.id.Raft, n.id.HTTP = n.parts.API.Addr().String(), n.parts.RaftAddress, ""
 	if n.parts.HTTP != nil {
-		n.id.http = n.parts.HTTP.Addr().String()
+		n.id.HTTP = n.parts.HTTP.Addr().String()
 	}
-	if err := storeIdentity(fsys, dir, n.id); err != nil {
+	if err := datadir.Store(fsys, dir, n.id); err != nil {
 		return err
 	}
-	if err := vfs.Discard(fsys, path.Join(dir, spoolName)); err != nil {
+	if err := datadir.ClearSpool(fsys, dir); err != nil {
 		return err
 	}
-	if err := vfs.MakeDir(fsys, path.Join(dir, spoolName)); err != nil {
-		return err
-	}
-	n.artifacts, err = artifact.OpenStore(fsys, path.Join(dir, artifactsName), n.cfg.MaxArtifactBytes)
+	n.artifacts, err = artifact.OpenStore(fsys, datadir.Artifacts(dir), n.cfg.MaxArtifactBytes)
 	return err
 }
 
@@ -167,7 +154,7 @@ func (n *node) startRaft() (*raft.Raft, error) {
 		return nil, err
 	}
 	cfg := raft.DefaultConfig()
-	cfg.LocalID = raft.ServerID(n.id.id)
+	cfg.LocalID = raft.ServerID(n.id.ID)
 	cfg.HeartbeatTimeout = n.cfg.HeartbeatTimeout
 	cfg.ElectionTimeout = n.cfg.ElectionTimeout
 	cfg.LeaderLeaseTimeout = n.cfg.LeaseTimeout
@@ -175,9 +162,9 @@ func (n *node) startRaft() (*raft.Raft, error) {
 	cfg.SnapshotThreshold = n.cfg.SnapshotThreshold
 	cfg.TrailingLogs = n.cfg.TrailingLogs
 	cfg.NoLegacyTelemetry = true
-	cfg.Logger = n.cfg.Log.Named("raft").With("node", n.id.id)
+	cfg.Logger = n.cfg.Log.Named("raft").With("node", n.id.ID)
 	transport := consensus.NewTransport(n.parts.Transport, func(to raft.ServerID, installs int) {
-		n.metrics.installs.Inc()
+		n.metrics.Installs.Inc()
 		n.log.Error("a follower needs one snapshot after the other: it cannot keep up with the log while it installs one",
 			"coordinator", string(to), "snapshots", installs)
 	})
@@ -207,8 +194,8 @@ func (n *node) fail(reason error) {
 // diverged stops this node for good: its facts differ from those of another coordinator.
 func (n *node) diverged(other string, index uint64, ours, theirs []byte) {
 	reason := fmt.Errorf("at index %d the facts of coordinator %s (chain %x) differ from those of coordinator %s (chain %x)",
-		index, n.id.id, ours, other, theirs)
-	if err := storeHalted(n.parts.FS, n.cfg.DataDir, reason.Error()); err != nil {
+		index, n.id.ID, ours, other, theirs)
+	if err := datadir.Halt(n.parts.FS, n.cfg.DataDir, reason.Error()); err != nil {
 		reason = errors.Join(reason, err)
 	}
 	n.fail(reason)
@@ -223,9 +210,9 @@ func (n *node) serve(ctx context.Context) error {
 		return errors.Join(err, n.raft.Shutdown().Error(), n.parts.API.Close(), closeIf(n.parts.HTTP))
 	}
 	if n.cfg.Listening != nil {
-		n.cfg.Listening(Addresses{ID: n.id.id, API: n.apiAddress, Raft: n.parts.RaftAddress, HTTP: n.id.http})
+		n.cfg.Listening(Addresses{ID: n.id.ID, API: n.apiAddress, Raft: n.parts.RaftAddress, HTTP: n.id.HTTP})
 	}
-	n.log.Info("coordinator started", "api", n.apiAddress, "raft", n.parts.RaftAddress, "http", n.id.http, "version", n.cfg.Version)
+	n.log.Info("coordinator started", "api", n.apiAddress, "raft", n.parts.RaftAddress, "http", n.id.HTTP, "version", n.cfg.Version)
 	n.group.Go("api", func(context.Context) error { return server.Serve(n.parts.API) })
 	if n.parts.HTTP != nil {
 		n.group.Go("http", func(ctx context.Context) error { return n.serveHTTP(ctx, n.parts.HTTP) })
@@ -276,7 +263,7 @@ func (n *node) shutDown(server *grpc.Server) error {
 
 func (n *node) newServer() (*grpc.Server, error) {
 	handlers, err := api.New(api.Config{
-		ID: n.id.id, Version: n.cfg.Version, ProtocolMin: n.cfg.ProtocolMin, ProtocolMax: n.cfg.ProtocolMax,
+		ID: n.id.ID, Version: n.cfg.Version, ProtocolMin: n.cfg.ProtocolMin, ProtocolMax: n.cfg.ProtocolMax,
 		NoLeaderWait: n.cfg.NoLeaderWait, Group: n.group, Log: n.log.Named("api"),
 	}, n)
 	if err != nil {
@@ -288,21 +275,10 @@ func (n *node) newServer() (*grpc.Server, error) {
 	return server, nil
 }
 
-// control serves workers; it is a type of its own so that node has no methods of the gRPC kind.
-type control struct {
-	controlpb.UnimplementedControlServer
-	node *node
-}
-
-// Attach opens a session.
-func (c control) Attach(stream grpc.BidiStreamingServer[controlpb.WorkerMessage, controlpb.CoordinatorMessage]) error {
-	return c.node.Attach(stream)
-}
-
 // scheduleConfig are the limits of the scheduler in one term.
 func (n *node) scheduleConfig(term uint64) schedule.Config {
 	c := schedule.DefaultConfig()
-	c.Leader, c.Term = n.id.id, term
+	c.Leader, c.Term = n.id.ID, term
 	c.Heartbeat, c.LossTimeout = n.cfg.WorkerHeartbeat, n.cfg.WorkerLostAfter
 	return c
 }

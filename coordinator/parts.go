@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/coordinator/consensus"
+	"github.com/sluiceio/sluice/coordinator/datadir"
 	"github.com/sluiceio/sluice/internal/vfs"
 )
 
@@ -35,8 +36,8 @@ type dialFunc = func(ctx context.Context, address string) (net.Conn, error)
 // ExitHung is the exit code of a process whose disk hangs.
 const ExitHung = 70
 
-// open opens what a node needs in cfg.DataDir. The identity is read first, because it knows the ports.
-func open(ctx context.Context, cfg Config) (_ Parts, err error) {
+// Open opens what a node needs in cfg.DataDir. The identity is read first, because it knows the ports.
+func Open(ctx context.Context, cfg Config) (_ Parts, err error) {
 	var opened []io.Closer
 	defer func() {
 		if err != nil {
@@ -46,7 +47,7 @@ func open(ctx context.Context, cfg Config) (_ Parts, err error) {
 		}
 	}()
 	p := Parts{FS: vfs.OS{}, Dial: cfg.Policy.Dial, Exit: os.Exit}
-	id, err := loadIdentity(p.FS, cfg.DataDir)
+	id, err := datadir.Load(p.FS, cfg.DataDir)
 	if err != nil {
 		return Parts{}, err
 	}
@@ -58,15 +59,15 @@ func open(ctx context.Context, cfg Config) (_ Parts, err error) {
 		opened = append(opened, l)
 		return l, nil
 	}
-	if p.API, err = listen("clients", cfg.Listen, id.api); err != nil {
+	if p.API, err = listen("clients", cfg.Listen, id.API); err != nil {
 		return Parts{}, err
 	}
-	raftListener, err := listen("raft", cfg.RaftListen, id.raft)
+	raftListener, err := listen("raft", cfg.RaftListen, id.Raft)
 	if err != nil {
 		return Parts{}, err
 	}
 	if cfg.HTTPListen != "" {
-		if p.HTTP, err = listen("http", cfg.HTTPListen, id.http); err != nil {
+		if p.HTTP, err = listen("http", cfg.HTTPListen, id.HTTP); err != nil {
 			return Parts{}, err
 		}
 	}

@@ -70,7 +70,7 @@ func (n *node) encode(cmd *commandpb.Command) ([]byte, error) {
 		cmd.TimeUs = time.Now().UnixMicro()
 	}
 	if cmd.Proposer == "" {
-		cmd.Proposer = n.id.id
+		cmd.Proposer = n.id.ID
 	}
 	data, err := proto.Marshal(cmd)
 	if err != nil {

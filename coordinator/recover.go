@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/sluiceio/sluice/coordinator/consensus"
+	"github.com/sluiceio/sluice/coordinator/datadir"
 	"github.com/sluiceio/sluice/internal/vfs"
 )
 
@@ -35,20 +36,20 @@ func Recover(ctx context.Context, dataDir string, peers []Peer) (err error) {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	fsys := vfs.OS{}
-	if _, err := fsys.Stat(filepath.Join(dir, identityName)); err != nil {
-		return fmt.Errorf("%s is no data directory of a coordinator: %w", dir, err)
+	if ok, err := datadir.Exists(fsys, dir); err != nil || !ok {
+		return errors.Join(fmt.Errorf("%s is no data directory of a coordinator", dir), err)
 	}
-	lock, err := lockDir(fsys, dir)
+	lock, err := datadir.Lock(fsys, dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	id, err := loadIdentity(fsys, dir)
+	id, err := datadir.Load(fsys, dir)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(peers, func(p Peer) bool { return p.ID == id.id }) {
-		return fmt.Errorf("this coordinator is %s, which is not among the peers: name every survivor, this one included", id.id)
+	if !slices.ContainsFunc(peers, func(p Peer) bool { return p.ID == id.ID }) {
+		return fmt.Errorf("this coordinator is %s, which is not among the peers: name every survivor, this one included", id.ID)
 	}
 	log := hclog.NewNullLogger()
 	stores, err := consensus.OpenStores(dir, log)
@@ -65,14 +66,14 @@ func Recover(ctx context.Context, dataDir string, peers []Peer) (err error) {
 	return recoverStores(stores, id, peers)
 }
 
-func recoverStores(stores consensus.Stores, id identity, peers []Peer) error {
+func recoverStores(stores consensus.Stores, id datadir.Identity, peers []Peer) error {
 	cfg := raft.DefaultConfig()
-	cfg.LocalID = raft.ServerID(id.id)
+	cfg.LocalID = raft.ServerID(id.ID)
 	cfg.Logger = hclog.NewNullLogger()
 	var voters raft.Configuration
 	var self raft.ServerAddress
 	for _, p := range peers {
-		if p.ID == id.id {
+		if p.ID == id.ID {
 			self = raft.ServerAddress(p.RaftAddress)
 		}
 		voters.Servers = append(voters.Servers, raft.Server{

@@ -13,7 +13,9 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/sluiceio/sluice/coordinator/api"
+	"github.com/sluiceio/sluice/coordinator/datadir"
 	"github.com/sluiceio/sluice/coordinator/schedule"
+	"github.com/sluiceio/sluice/coordinator/session"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -39,7 +41,7 @@ type reign struct {
 	log  hclog.Logger
 	term uint64
 
-	sessions *sessions
+	sessions *session.Book
 	driver   *driver
 	// over is closed when the end begins; it is the Until of api.Leader.
 	over chan struct{}
@@ -149,10 +151,14 @@ func (n *node) rule(ctx context.Context) (err error) {
 		})
 	}
 
-	r.sessions = newSessions(r)
-	r.driver = newDriver(r, schedule.New(n.scheduleConfig(r.term)))
+	limits := n.scheduleConfig(r.term)
+	r.driver = newDriver(r, schedule.New(limits))
+	r.sessions = session.NewBook(session.Config{
+		Term: r.term, ProtocolMin: n.cfg.ProtocolMin, ProtocolMax: n.cfg.ProtocolMax, BuildLimit: limits.BuildLimit,
+		Facts: func() *state.View { view, _ := n.fsm.view(); return view }, Post: r.driver.post, Log: r.log,
+	})
 	establish("driver", r.driver.start)
-	revoke = append(revoke, r.sessions.end)
+	revoke = append(revoke, r.sessions.End)
 	establish("uploads", func(g *run.Group) { r.uploads = g })
 	establish("side", func(g *run.Group) {
 		g.Go("audit", r.audit)
@@ -166,7 +172,7 @@ func (n *node) rule(ctx context.Context) (err error) {
 		return nil
 	})
 	r.log.Info("reign has begun")
-	n.metrics.reigns.Inc()
+	n.metrics.Reigns.Inc()
 	select {
 	case err := <-failed:
 		return err
@@ -206,19 +212,19 @@ func (r *reign) announce(ctx context.Context) error {
 		return nil
 	}
 	if err := propose("announce leader", &commandpb.Command{Command: &commandpb.Command_LeaderElected{
-		LeaderElected: &commandpb.LeaderElected{Id: r.n.id.id, Term: r.term},
+		LeaderElected: &commandpb.LeaderElected{Id: r.n.id.ID, Term: r.term},
 	}}); err != nil {
 		return err
 	}
 	view, _ := r.n.fsm.view()
 	if view.Cluster() == "" {
 		if err := propose("initialise cluster", &commandpb.Command{Command: &commandpb.Command_InitCluster{
-			InitCluster: &commandpb.InitCluster{Cluster: newID()},
+			InitCluster: &commandpb.InitCluster{Cluster: datadir.NewID()},
 		}}); err != nil {
 			return err
 		}
 	}
-	if !proto.Equal(view.Node(r.n.id.id), r.n.record()) {
+	if !proto.Equal(view.Node(r.n.id.ID), r.n.record()) {
 		return propose("put own node", &commandpb.Command{Command: &commandpb.Command_PutNode{
 			PutNode: &commandpb.PutNode{Node: r.n.record()},
 		}})
@@ -288,7 +294,7 @@ func (n *node) Leader() (api.Leader, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r := t.mu.reign; r != nil {
-		return api.Leader{ID: n.id.id, Address: n.apiAddress, Term: r.term, Here: true, Until: r.over}, t.mu.changed
+		return api.Leader{ID: n.id.ID, Address: n.apiAddress, Term: r.term, Here: true, Until: r.over}, t.mu.changed
 	}
 	leader := api.Leader{ID: t.mu.id, Address: t.mu.address, Term: t.mu.term}
 	if leader.ID == "" {
@@ -323,12 +329,12 @@ func (n *node) watchLeader(ctx context.Context) error {
 		view, changed := n.fsm.view()
 		_, id := n.raft.LeaderWithID()
 		address := view.Node(string(id)).GetApiAddress()
-		if string(id) == n.id.id {
+		if string(id) == n.id.ID {
 			address = n.apiAddress
 		}
 		n.throne.see(string(id), address, n.raft.CurrentTerm())
 		if string(id) != last && id != "" {
-			n.metrics.leaderChanges.Inc()
+			n.metrics.LeaderChanges.Inc()
 			n.log.Info("leader is known", "leader", string(id), "term", n.raft.CurrentTerm())
 		}
 		last = string(id)

@@ -21,15 +21,15 @@ const (
 	CodeProtocol        = "E045"
 	CodeNoLeader        = "E050"
 	CodeUnknownOutcome  = "E070"
-	CodeUnknownJob      = "E071"
-	CodeRequestID       = "E072"
-	CodeNoArtifact      = "E073"
+	CodeUnknownJob      = state.CodeNoJob
+	CodeNoArtifact      = state.CodeNoArtifact
 	CodeUpload          = "E074"
 	CodeInvalid         = "E075"
 	CodeUnknownPeer     = "E076"
 	CodeMembership      = "E077"
 	CodeNoWorker        = "E078"
-	CodeUnknownWorker   = "E079"
+	CodeUnknownWorker   = state.CodeNoWorker
+	CodeWrongStatus     = state.CodeWrongStatus
 	CodeSnapshot        = "E080"
 	CodeInternal        = "E081"
 	CodeSession         = "E082"
@@ -144,13 +144,21 @@ func unknownJob(job string) error {
 	}, "unknown job %q", job)
 }
 
-// refused translates a result that is no success.
+// refused translates a result that is no success; the code is the one that the facts gave.
 func refused(r state.Result) error {
+	detail := &apipb.ErrorDetail{Code: r.Code, Where: r.Job}
+	code := codes.FailedPrecondition
 	switch r.Code {
-	case CodeUnknownJob:
-		return unknownJob(r.Job)
+	case state.CodeNoJob, state.CodeNoWorker:
+		code = codes.NotFound
+	case state.CodeMalformed:
+		code = codes.InvalidArgument
+	case state.CodeFull:
+		code = codes.ResourceExhausted
+	case state.CodeNoArtifact:
+		detail.Retryable, detail.Hints = true, []string{"upload the binary first"}
 	case "":
-		return apipb.NewError(codes.FailedPrecondition, &apipb.ErrorDetail{Code: CodeInvalid, Where: r.Job}, "%s", r.Message)
+		detail.Code = CodeInvalid
 	}
-	return apipb.NewError(codes.FailedPrecondition, &apipb.ErrorDetail{Code: r.Code, Where: r.Job}, "%s", r.Message)
+	return apipb.NewError(code, detail, "%s", r.Message)
 }

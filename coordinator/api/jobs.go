@@ -105,7 +105,7 @@ func (s *jobsServer) Cancel(ctx context.Context, req *apipb.CancelRequest) (*api
 		return nil, unknownJob(req.Job)
 	}
 	if state.Terminal(job.Status()) {
-		return nil, apipb.NewError(codes.FailedPrecondition, &apipb.ErrorDetail{Code: CodeInvalid, Where: req.Job},
+		return nil, apipb.NewError(codes.FailedPrecondition, &apipb.ErrorDetail{Code: CodeWrongStatus, Where: req.Job},
 			"job %s is %s already", req.Job, state.StatusName(job.Status()))
 	}
 	result, err := s.facts.Propose(ctx, &commandpb.Command{

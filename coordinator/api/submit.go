@@ -28,8 +28,11 @@ func (s *jobsServer) Submit(ctx context.Context, req *apipb.SubmitRequest) (*api
 	if err != nil {
 		return nil, err
 	}
-	if err := runnable(facts, req.Spec); err != nil {
-		return nil, err
+	// A request that was served is answered as it was, even if the job could not be submitted any more today.
+	if facts.Request(req.RequestId) == nil {
+		if err := runnable(facts, req.Spec); err != nil {
+			return nil, err
+		}
 	}
 	result, err := s.facts.Propose(ctx, &commandpb.Command{
 		RequestId: req.RequestId,
@@ -98,7 +101,7 @@ func (s *jobsServer) Plan(ctx context.Context, req *apipb.PlanRequest) (*apipb.P
 		}
 		if job.Plan() == nil {
 			return nil, apipb.NewError(codes.FailedPrecondition, &apipb.ErrorDetail{
-				Code: CodeInvalid, Where: id, Retryable: !state.Terminal(job.Status()),
+				Code: CodeWrongStatus, Where: id, Retryable: !state.Terminal(job.Status()),
 			}, "job %s has no plan: it is %s", id, state.StatusName(job.Status()))
 		}
 		return &apipb.PlanResponse{Plan: job.Plan()}, nil

@@ -1,11 +1,10 @@
-package coordinator
+package telemetry
 
 import (
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -18,26 +17,27 @@ import (
 
 const namespace = "sluice"
 
-// metrics of one node. What the facts, Raft or the sessions know is read when somebody asks; only what nobody else
+// Metrics of one node. What the facts, Raft or the sessions know is read when somebody asks; only what nobody else
 // counts is counted here.
-type metrics struct {
-	registry      *prometheus.Registry
-	leaderChanges prometheus.Counter
-	reigns        prometheus.Counter
-	installs      prometheus.Counter
+type Metrics struct {
+	Registry      *prometheus.Registry
+	LeaderChanges prometheus.Counter
+	Reigns        prometheus.Counter
+	Installs      prometheus.Counter // snapshots sent to a follower that had got others shortly before
 	apply         prometheus.Histogram
 }
 
-func newMetrics() *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		leaderChanges: prometheus.NewCounter(prometheus.CounterOpts{
+// New makes the metrics that are counted. Watch adds those that are read.
+func New() *Metrics {
+	m := &Metrics{
+		Registry: prometheus.NewRegistry(),
+		LeaderChanges: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "raft_leader_changes_total", Help: "Leaders that this coordinator has come to know.",
 		}),
-		reigns: prometheus.NewCounter(prometheus.CounterOpts{
+		Reigns: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "raft_reigns_total", Help: "Times that this coordinator has begun to lead.",
 		}),
-		installs: prometheus.NewCounter(prometheus.CounterOpts{
+		Installs: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "raft_repeated_snapshot_installs_total",
 			Help: "Snapshots sent to a follower that had got others shortly before: it cannot keep up.",
 		}),
@@ -46,15 +46,34 @@ func newMetrics() *metrics {
 			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 9),
 		}),
 	}
-	m.registry.MustRegister(m.leaderChanges, m.reigns, m.installs, m.apply,
+	m.Registry.MustRegister(m.LeaderChanges, m.Reigns, m.Installs, m.apply,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-func (m *metrics) applied(d time.Duration) { m.apply.Observe(d.Seconds()) }
+// Applied notes how long an entry took.
+func (m *Metrics) Applied(d time.Duration) { m.apply.Observe(d.Seconds()) }
 
-// nodeCollector reads a running node whenever it is scraped.
-type nodeCollector struct{ n *node }
+// Raft is what Raft says of itself.
+type Raft struct {
+	Term, Commit, Applied uint64
+	Leads                 bool
+	Contact               time.Duration // since this node heard from a leader
+	Voters, NonVoters     int
+}
+
+// Source is a running node. Its methods are called by whoever scrapes, at any time.
+type Source interface {
+	Raft() Raft
+	Facts() *state.View
+	// Samples are the newest of all task processes; none on a follower.
+	Samples() []*controlpb.ProcessSample
+}
+
+// Watch reads a node whenever it is scraped.
+func (m *Metrics) Watch(s Source) { m.Registry.MustRegister(collector{s}) }
+
+type collector struct{ source Source }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
@@ -93,59 +112,50 @@ func makeDescs() descs {
 }
 
 // Describe sends nothing: which series exist depends on the jobs.
-func (nodeCollector) Describe(chan<- *prometheus.Desc) {}
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect reads the node.
-func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
+func (c collector) Collect(out chan<- prometheus.Metric) {
 	d := makeDescs()
 	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
 	}
 	c.raft(d, gauge)
-	view, _ := c.n.fsm.view()
+	view := c.source.Facts()
 	c.facts(d, view, gauge)
-	if r := c.n.reigning(); r != nil {
-		for job, chains := range c.chains(view, r.sessions.samples()) {
-			for name, sum := range chains {
-				sum.collect(d, job, name, out)
-			}
+	samples := c.source.Samples()
+	for job, chains := range sumChains(view, samples) {
+		for name, sum := range chains {
+			sum.collect(d, job, name, out)
 		}
-		memory := map[string]float64{}
-		for _, p := range r.sessions.samples() {
-			memory[p.Job] += float64(p.Sample.ResidentBytes)
-		}
-		for job, bytes := range memory {
-			gauge(d.memory, bytes, job)
-		}
+	}
+	memory := map[string]float64{}
+	for _, p := range samples {
+		memory[p.Job] += float64(p.Sample.ResidentBytes)
+	}
+	for job, bytes := range memory {
+		gauge(d.memory, bytes, job)
 	}
 }
 
 type gaugeFunc func(desc *prometheus.Desc, v float64, labels ...string)
 
-func (c nodeCollector) raft(d descs, gauge gaugeFunc) {
-	leader, _ := c.n.Leader()
-	gauge(d.term, float64(c.n.raft.CurrentTerm()))
-	gauge(d.commit, float64(c.n.raft.CommitIndex()))
-	gauge(d.applied, float64(c.n.raft.AppliedIndex()))
-	leads, contact := 0.0, c.n.lostFor().Seconds()
-	if leader.Here {
-		leads, contact = 1, 0
+func (c collector) raft(d descs, gauge gaugeFunc) {
+	r := c.source.Raft()
+	gauge(d.term, float64(r.Term))
+	gauge(d.commit, float64(r.Commit))
+	gauge(d.applied, float64(r.Applied))
+	leads := 0.0
+	if r.Leads {
+		leads = 1
 	}
 	gauge(d.leads, leads)
-	gauge(d.contact, contact)
-	voters, others := 0, 0
-	for _, s := range c.n.servers() {
-		if s.Suffrage == raft.Voter {
-			voters++
-		} else {
-			others++
-		}
-	}
-	gauge(d.voters, float64(voters), "voter")
-	gauge(d.voters, float64(others), "nonvoter")
+	gauge(d.contact, r.Contact.Seconds())
+	gauge(d.voters, float64(r.Voters), "voter")
+	gauge(d.voters, float64(r.NonVoters), "nonvoter")
 }
 
-func (c nodeCollector) facts(d descs, view *state.View, gauge gaugeFunc) {
+func (c collector) facts(d descs, view *state.View, gauge gaugeFunc) {
 	counts := map[jobpb.JobStatus]int{}
 	for job := range view.Jobs() {
 		head := job.Head()
@@ -186,8 +196,8 @@ type chainSum struct {
 	seen   bool
 }
 
-// chains adds up the newest samples by job and chain.
-func (c nodeCollector) chains(view *state.View, samples []*controlpb.ProcessSample) map[string]map[string]*chainSum {
+// sumChains adds up the newest samples by job and chain.
+func sumChains(view *state.View, samples []*controlpb.ProcessSample) map[string]map[string]*chainSum {
 	jobs := map[string]map[string]*chainSum{}
 	for _, p := range samples {
 		job := view.Job(p.Job)
