@@ -85,6 +85,15 @@ func (b *builds) request(g *run.Group, r *controlpb.RequestBuild) {
 	})
 }
 
+// refuse answers a request that cannot be carried out.
+func (b *builds) refuse(r *controlpb.RequestBuild, err error) {
+	result := failedBuild(&jobpb.Failure{
+		Code: codeRefused, Kind: jobpb.FailureKind_FAILURE_FATAL, Message: fmt.Sprintf("the worker cannot build: %v", err),
+	})
+	result.Job, result.Build = r.Job, r.Build
+	b.answer(buildKey{r.Job, r.Build}, result)
+}
+
 func (b *builds) claim(key buildKey) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,6 +24,8 @@ const (
 	codeOutOfMemory = "E063" // killed by the system
 	codeKilled      = "E064" // killed from outside
 	codeGarbled     = "E065" // it does not speak the task protocol
+	codeAbsent      = "E067" // it is not on this worker
+	codeRefused     = "E068" // the worker cannot carry out what the leader asks
 	codeStdout      = "W040" // the build function wrote to standard output
 )
 
@@ -93,7 +95,10 @@ const (
 )
 
 // crashMarks begin the first line of a death that Go explains.
-var crashMarks = []string{"panic: ", "fatal error: ", "unexpected fault address ", "runtime: goroutine stack exceeds"}
+var crashMarks = []string{
+	"panic: ", "fatal error: ", "unexpected fault address ", "runtime: goroutine stack exceeds",
+	"SIGSEGV: ", "SIGBUS: ", "SIGABRT: ", "SIGILL: ", "SIGFPE: ", "SIGQUIT: ", "SIGTRAP: ", "SIGSYS: ",
+}
 
 // tail keeps the end of standard error, and the beginning of a crash: with many goroutines the two are far apart.
 type tail struct {

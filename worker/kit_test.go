@@ -31,6 +31,7 @@ import (
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/record"
 	"github.com/sluiceio/sluice/worker/spawn"
 )
 
@@ -551,5 +552,51 @@ func awaitIdle(t *testing.T, dataDir string) {
 			}
 			<-ticker.C
 		}
+	}
+}
+
+// leaveProcess starts a process in a directory of task processes, as an agent does that dies afterwards: with lock and
+// record, and ignoring everything.
+func leaveProcess(t *testing.T, cfg Config, key processKey) (pid int) {
+	t.Helper()
+	dir := processDir(filepath.Join(cfg.DataDir, processesName), key)
+	if err := os.MkdirAll(filepath.Join(dir, spawn.LogName), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, spawn.LockName), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "1000")
+	cmd.ExtraFiles = []*os.File{lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go1(t, func() { _ = cmd.Wait() }) // reaps it whenever it ends
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	if err := spawn.WriteRecord(dir, key.job, key.number, cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+func forgeRecord(t *testing.T, dir string, forge func(*spawn.Record)) {
+	t.Helper()
+	r, err := spawn.ReadRecord(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forge(&r)
+	data, err := record.Encode("sluice-process", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.Publish(vfs.OS{}, filepath.Join(dir, spawn.RecordName), data); err != nil {
+		t.Fatal(err)
 	}
 }

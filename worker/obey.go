@@ -1,6 +1,9 @@
 package worker
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -20,6 +23,7 @@ func (a *agent) obey(m *controlpb.CoordinatorMessage) {
 	case *controlpb.CoordinatorMessage_Build:
 		if err := m.Build.Spec.Validate(); err != nil {
 			a.log.Error("build refused", "job", m.Build.Job, "error", err)
+			a.builds.refuse(m.Build, err)
 			return
 		}
 		a.builds.request(a.work, m.Build)
@@ -45,12 +49,12 @@ func (a *agent) obey(m *controlpb.CoordinatorMessage) {
 
 // deploy starts the process if it is new here, and passes the deployment on.
 func (a *agent) deploy(d *taskpb.Deployment) {
-	if err := d.Validate(); err != nil {
-		a.log.Error("deployment refused", "error", err)
-		return
-	}
-	if err := d.Spec.Validate(); err != nil || d.Process == 0 {
+	if err := errors.Join(d.Validate(), d.Spec.Validate()); err != nil || d.Process == 0 {
 		a.log.Error("deployment refused", "job", d.Job, "process", d.Process, "error", err)
+		a.tell(processKey{d.Job, d.Process}, d.JobEpoch, &jobpb.Failure{
+			Code: codeRefused, Kind: jobpb.FailureKind_FAILURE_FATAL, Worker: a.id.ID,
+			Message: fmt.Sprintf("the worker cannot carry out the deployment: %v", err),
+		})
 		return
 	}
 	key := processKey{d.Job, d.Process}
@@ -79,10 +83,16 @@ func (a *agent) forward(key processKey, m *taskpb.AgentMessage) {
 
 // tellAbsent answers a message for a process that is not here (any more), so that no leader waits for it.
 func (a *agent) tellAbsent(key processKey, epoch uint64) {
+	a.tell(key, epoch, &jobpb.Failure{
+		Code: codeAbsent, Kind: jobpb.FailureKind_FAILURE_LOSS, Worker: a.id.ID, Message: "no such task process on this worker",
+	})
+}
+
+// tell reports the end of a process that does not exist.
+func (a *agent) tell(key processKey, epoch uint64, f *jobpb.Failure) {
+	f = f.Bounded()
 	r := &controlpb.Report{Job: key.job, JobEpoch: epoch, Process: key.number, Fact: &controlpb.Report_Exit{
-		Exit: &controlpb.ProcessExit{
-			Code: -1, Reason: "no such task process on this worker", Kind: jobpb.FailureKind_FAILURE_LOSS,
-		},
+		Exit: &controlpb.ProcessExit{Code: -1, Reason: f.Message, Kind: f.Kind, Failure: f},
 	}}
 	if !a.outbox.offer(r) {
 		a.log.Warn("outbox is full; the leader will ask again", "job", key.job, "process", key.number)

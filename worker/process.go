@@ -168,6 +168,9 @@ func (p *taskProcess) run(ctx context.Context) error {
 	epoch := p.mu.jobEpoch
 	p.mu.Unlock()
 	x := e.report()
+	if x.Failure != nil {
+		x.Failure.Worker = p.agent.id.ID
+	}
 	p.log.Info("task process ended", "code", x.Code, "signal", x.Signal, "reason", x.Reason, "kind", x.Kind)
 	p.agent.counters.exits.note(x.Kind)
 	sequence, err := p.agent.outbox.add(ctx, &controlpb.Report{
@@ -298,7 +301,9 @@ func (p *taskProcess) enforce(ctx context.Context, child *spawn.Child, heard <-c
 	case <-child.Done():
 		return
 	case <-timer.C:
-	case <-ctx.Done():
+	case <-ctx.Done(): // the process has ended, or the worker does
+		child.Kill()
+		return
 	}
 	p.mu.Lock()
 	p.mu.killed = true

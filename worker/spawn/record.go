@@ -21,7 +21,8 @@ type Record struct {
 	Boot    string `json:"boot"`
 }
 
-func writeRecord(spec Spec, pid int) error {
+// WriteRecord notes, durably, which process runs in dir.
+func WriteRecord(dir, job string, process uint64, pid int) error {
 	start, err := startTime(pid)
 	if err != nil {
 		return fmt.Errorf("start time of process %d: %w", pid, err)
@@ -30,11 +31,11 @@ func writeRecord(spec Spec, pid int) error {
 	if err != nil {
 		return fmt.Errorf("boot id: %w", err)
 	}
-	data, err := record.Encode(recordKind, Record{Job: spec.Job, Process: spec.Process, Pid: pid, Start: start, Boot: boot})
+	data, err := record.Encode(recordKind, Record{Job: job, Process: process, Pid: pid, Start: start, Boot: boot})
 	if err != nil {
 		return err
 	}
-	return vfs.Publish(vfs.OS{}, filepath.Join(spec.Dir, RecordName), data)
+	return vfs.Publish(vfs.OS{}, filepath.Join(dir, RecordName), data)
 }
 
 // ReadRecord reads the record of a process directory.

@@ -130,7 +130,7 @@ func (s *Starter) Start(ctx context.Context, spec Spec) (child *Child, err error
 		return nil, errors.Join(err, agent.Close())
 	}
 	child = &Child{AgentEnd: agent, cmd: cmd, done: make(chan struct{})}
-	if err := writeRecord(spec, cmd.Process.Pid); err != nil {
+	if err := WriteRecord(spec.Dir, spec.Job, spec.Process, cmd.Process.Pid); err != nil {
 		// Without the record no later agent could tell that it is ours.
 		child.Kill()
 		_, waitErr := child.Wait()
