@@ -27,6 +27,7 @@ const (
 // waiting is a job whose source waits for ever, after n records.
 func waiting(t *testing.T, n int) (*job, *collected[int]) {
 	src := ints(n + 1)
+	src.endless = true
 	src.poll = func(ctx context.Context, i int) error {
 		if i == n {
 			<-ctx.Done()

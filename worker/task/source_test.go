@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,11 +21,18 @@ import (
 // tape writes down what an operator sees, in order.
 type tape struct {
 	Base
+	mu    sync.Mutex
 	lines []string
 }
 
+func (p *tape) add(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines = append(p.lines, line)
+}
+
 func (p *tape) OnWatermark(t element.Time) error {
-	p.lines = append(p.lines, "w"+short(t))
+	p.add("w" + short(t))
 	return nil
 }
 
@@ -38,13 +46,20 @@ func short(t element.Time) string {
 func (p *tape) stage() Stage {
 	return StageOf[int, int](func(rt *Runtime, out Push[int]) (Push[int], Operator, error) {
 		return func(v int) {
-			p.lines = append(p.lines, fmt.Sprintf("%d@%s", v, short(rt.At)))
+			p.add(fmt.Sprintf("%d@%s", v, short(rt.At)))
 			out(v)
 		}, p, nil
 	})
 }
 
-func (p *tape) String() string { return strings.Join(p.lines, " ") }
+// take is what was seen since the last call.
+func (p *tape) take() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := strings.Join(p.lines, " ")
+	p.lines = nil
+	return s
+}
 
 // taped runs a source to its end and returns what the operator behind it saw.
 func taped(t *testing.T, s *counted[int], o SourceOptions[int]) string {
@@ -53,7 +68,7 @@ func taped(t *testing.T, s *counted[int], o SourceOptions[int]) string {
 	j := newJob(t)
 	j.then(j.source("src", 1, NewSource(s, o)), "tape", p.stage())
 	finished(t, j)
-	return p.String()
+	return p.take()
 }
 
 func TestWatermarksOfASource(t *testing.T) {
@@ -147,14 +162,13 @@ func TestIdleSplitsLeaveTheMinimum(t *testing.T) {
 		c.awaitRunning(1)
 		step := func(want string, wait time.Duration, rs ...record) {
 			t.Helper()
-			p.lines = nil
 			<-time.After(wait)
 			for _, r := range rs {
 				src.feed <- r
 				<-time.After(2 * markEvery)
 			}
 			synctest.Wait()
-			if got := p.String(); got != want {
+			if got := p.take(); got != want {
 				t.Errorf("saw %q, want %q", got, want)
 			}
 		}
