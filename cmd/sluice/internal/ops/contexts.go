@@ -83,10 +83,13 @@ func (c *Contexts) Get(name string) (*Cluster, error) {
 	if found := c.Clusters[name]; found != nil {
 		return found, nil
 	}
-	return nil, &Fault{
-		Exit: ExitNotFound, Code: CodeUsage, Err: fmt.Errorf("there is no context %q", name),
-		Hints: []string{"known: " + strings.Join(slices.Sorted(maps.Keys(c.Clusters)), ", "), "sluice context add " + name + " HOST:PORT,…"},
+	f := &Fault{
+		Exit: ExitNotFound, Code: CodeUsage, Err: fmt.Errorf("there is no context %q", name), Hints: []string{"sluice context add " + name + " HOST:PORT,…"},
 	}
+	if len(c.Clusters) > 0 {
+		f.Hints = append(f.Hints, "or one of "+strings.Join(slices.Sorted(maps.Keys(c.Clusters)), ", "))
+	}
+	return nil, f
 }
 
 // Add makes or replaces a context; the first one becomes the current one.

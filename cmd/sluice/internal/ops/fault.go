@@ -170,6 +170,9 @@ func exitOf(code codes.Code) Exit {
 //	  fix: name it: .ID("profile")
 func ReportError(w io.Writer, format Format, err error) Exit {
 	faults, exit := Explain(err)
+	if len(faults) == 0 {
+		return exit
+	}
 	if format == JSON {
 		writeJSONFaults(w, faults, exit)
 		return exit

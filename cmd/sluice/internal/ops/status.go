@@ -31,7 +31,7 @@ const (
 	Subtasks               // one line per subtask
 )
 
-func status(ctx context.Context, s *Session, o StatusOptions) (*apipb.StatusResponse, error) {
+func jobStatus(ctx context.Context, s *Session, o StatusOptions) (*apipb.StatusResponse, error) {
 	var resp *apipb.StatusResponse
 	err := s.Client.Do(ctx, func(ctx context.Context, to Coordinator) (err error) {
 		resp, err = to.Jobs.Status(ctx, &apipb.StatusRequest{Job: o.Job, Stale: o.Freshness == Stale})
@@ -42,7 +42,7 @@ func status(ctx context.Context, s *Session, o StatusOptions) (*apipb.StatusResp
 
 // Status shows one job.
 func Status(ctx context.Context, s *Session, o StatusOptions) error {
-	resp, err := status(ctx, s, o)
+	resp, err := jobStatus(ctx, s, o)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func Watch(ctx context.Context, s *Session, o StatusOptions) error {
 	tick := time.NewTicker(o.Every)
 	defer tick.Stop()
 	for {
-		resp, err := status(ctx, s, o)
+		resp, err := jobStatus(ctx, s, o)
 		if err != nil {
 			return err
 		}
