@@ -41,7 +41,7 @@ func TestWrongArgumentsEndWithCodeTwoAndSayTheFix(t *testing.T) {
 		"plan --every=soon":         "error E032: --every=\"soon\": invalid duration \"soon\"\n  fix: --every wants a duration, as in 1m30s",
 		"plam":                      "error E031: unknown verb \"plam\"\n  fix: did you mean plan?",
 		"--sluice.paralelism=4":     "error E034",
-		"vet --sluice.parallelism=": "error E032",
+		"vet --sluice.parallelism=": "error E036",
 		"plan --token=hunter2":      "error E032: --token: not a reference to a secret",
 		"stray":                     "error E031",
 		"--json":                    "error E031: unknown parameter --json",

@@ -17,7 +17,12 @@ type values[T any] []T
 
 var _ Source[int] = values[int]{}
 
-func (v values[T]) String() string { return fmt.Sprintf("%d values", len(v)) }
+func (v values[T]) String() string {
+	if len(v) == 1 {
+		return "1 value"
+	}
+	return fmt.Sprintf("%d values", len(v))
+}
 
 // Bounded: always.
 func (v values[T]) Bounded() bool { return true }

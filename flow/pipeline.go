@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sluiceio/sluice/flow/codec"
+	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -104,6 +105,11 @@ func (p *Pipeline) MaxParallelism(keyGroups int) {
 // Set gives a setting of the engine a value. --sluice.KEY=VALUE of an embedded run and --set KEY=VALUE of a submit win
 // over it.
 func (p *Pipeline) Set(key, value string) {
+	for _, pr := range setting.Check(map[string]string{key: value}) {
+		if !pr.Warning() {
+			p.fault(pr.Code, caller(), pr.Message, pr.Hints...)
+		}
+	}
 	if p.graph.Settings == nil {
 		p.graph.Settings = map[string]string{}
 	}

@@ -11,11 +11,13 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/schedule"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -36,10 +38,11 @@ const (
 type driver struct {
 	e     Embedding
 	prog  *task.Program
-	group *run.Group
+	group *run.Group // the tasks, and the commits of their output
+	outer *run.Group // the network, which outlives them
 	proc  *task.Process
 	inbox *inbox
-	ended chan struct{} // the process has stopped: every attempt has ended
+	ended chan struct{} // every attempt has ended
 
 	facts   *state.State
 	leader  *schedule.Leader
@@ -52,32 +55,27 @@ type driver struct {
 	stuck   *jobpb.Failure
 }
 
-func newDriver(prog *task.Program, e Embedding) (*driver, error) {
+func newDriver(prog *task.Program, e Embedding) *driver {
 	d := &driver{e: e, prog: prog, inbox: newInbox(), ended: make(chan struct{}), facts: state.New(), slots: e.Slots}
 	c := schedule.DefaultConfig()
 	c.Leader, c.Term = coordinatorID, term
 	c.Heartbeat, c.LossTimeout, c.BuildLimit, c.PlanTimeout = never, never, never, never
-	c.DefaultParallelism = e.Slots
+	c.DefaultParallelism, c.DefaultRestart = e.Slots, "none"
 	d.leader = schedule.New(c)
-	proc, err := task.NewProcess(task.Config{
-		Program: prog, Job: e.Name, Worker: workerID, Log: e.Log, Host: d.inbox,
-	})
-	if err != nil {
-		return nil, err
-	}
-	d.proc = proc
-	return d, nil
+	return d
 }
 
 // run drives the job to its end, and returns when everything that it started has ended.
-func (d *driver) run(ctx context.Context) (*jobpb.Job, error) {
-	d.group = run.NewGroup(context.WithoutCancel(ctx), "embedded") // ctx cancels the job, not its runtime
-	d.group.Go("process", func(ctx context.Context) error {
-		defer close(d.ended)
-		return d.proc.Run(ctx)
-	})
+func (d *driver) run(ctx context.Context, settings map[string]string) (*jobpb.Job, error) {
 	d.wake = time.NewTimer(never)
 	defer d.wake.Stop()
+	d.attach()
+	if err := d.submit(); err != nil {
+		return nil, err
+	}
+	if err := d.start(ctx, settings); err != nil {
+		return nil, err
+	}
 	job, err := d.drive(ctx)
 	d.group.Stop()
 	if d.stuck != nil {
@@ -86,12 +84,45 @@ func (d *driver) run(ctx context.Context) (*jobpb.Job, error) {
 	return job, errors.Join(err, d.wait())
 }
 
+// start makes the task runtime of the submitted job and its network, which joins subtasks of this process only. The end
+// of ctx cancels the job, not the runtime: what it does about that is still to be reported.
+func (d *driver) start(ctx context.Context, settings map[string]string) error {
+	memory, err := setting.Divide(int64(d.slots)*slotMemory, setting.Values(settings))
+	if err != nil {
+		return &PlanError{Diagnostics: []*jobpb.Diagnostic{{
+			Code: setting.CodeBadValue, Message: err.Error(), Hints: []string{"lower network.memory, state.memory or batch.memory"},
+		}}}
+	}
+	network, err := shuffle.NewNetwork(shuffle.NetworkConfig{Job: d.job, Memory: memory.Network, Log: d.e.Log})
+	if err != nil {
+		return err
+	}
+	d.proc, err = task.NewProcess(task.Config{
+		Program: d.prog, Job: d.job, Worker: workerID, Network: network, Log: d.e.Log, Host: d.inbox,
+	})
+	if err != nil {
+		return err
+	}
+	outer := run.NewGroup(context.WithoutCancel(ctx), "embedded")
+	d.group = run.NewGroup(outer.Context(), "job")
+	outer.Go("network", network.Run)
+	d.group.Go("tasks", d.proc.Run)
+	outer.Go("end", func(context.Context) error {
+		defer close(d.ended)
+		err := d.group.Wait()
+		outer.Stop() // the network outlives what uses it
+		return err
+	})
+	d.outer = outer
+	return nil
+}
+
 // wait returns when the process has ended, or when it reports user code that does not return.
 func (d *driver) wait() error {
 	for {
 		select {
 		case <-d.ended:
-			return d.group.Wait()
+			return d.outer.Wait()
 		case <-d.inbox.ready:
 			for _, l := range d.inbox.take() {
 				if l.stuck != nil {
@@ -103,10 +134,6 @@ func (d *driver) wait() error {
 }
 
 func (d *driver) drive(ctx context.Context) (*jobpb.Job, error) {
-	d.attach()
-	if err := d.submit(); err != nil {
-		return nil, err
-	}
 	done, cancel := ctx.Done(), d.e.Cancel
 	for {
 		d.settle()
@@ -125,6 +152,8 @@ func (d *driver) drive(ctx context.Context) (*jobpb.Job, error) {
 			}
 		case <-d.wake.C:
 			d.step(schedule.Tick{})
+		case <-d.ended:
+			return nil, errors.New("the task runtime has ended before the job")
 		case <-done:
 			done = nil
 			d.cancel()

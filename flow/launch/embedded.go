@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -82,9 +83,5 @@ func Embed(ctx context.Context, prog *task.Program, e Embedding) (*jobpb.Job, er
 	if _, diags := makePlan(prog.Graph, e.Settings, e.Slots); len(diags) > 0 {
 		return nil, &PlanError{Diagnostics: diags}
 	}
-	d, err := newDriver(prog, e)
-	if err != nil {
-		return nil, err
-	}
-	return d.run(ctx)
+	return newDriver(prog, e).run(ctx, setting.Merge(e.Settings, prog.Graph.Settings))
 }

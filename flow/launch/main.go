@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/sluiceio/sluice/flow/launch/param"
+	"github.com/sluiceio/sluice/flow/launch/process"
+	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -35,8 +39,13 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// Main runs the mode that the arguments ask for and returns the exit code of the process.
+// Main runs the mode that the environment and the arguments ask for and returns the exit code of the process.
 func Main(job Job, args []string) int {
+	if process.Requested() {
+		return process.Main(process.Job{Name: job.Name, Version: version(), Build: func(spec *jobpb.JobSpec) (*task.Program, []*jobpb.Diagnostic) {
+			return job.Build(spec.Params)
+		}})
+	}
 	return Run(job, args, Streams{Out: os.Stdout, Err: os.Stderr})
 }
 
@@ -63,7 +72,8 @@ func Run(job Job, args []string, s Streams) int {
 		usage(s.Out, job.Name, set)
 		return ExitOK
 	}
-	if diags = append(diags, set.Check(a.Params)...); len(diags) > 0 {
+	diags = slices.Concat(diags, set.Check(a.Params), checkSettings(a.Settings))
+	if len(diags) > 0 {
 		return planFault(s, diags)
 	}
 	c := command{job: job, args: a, streams: s}
@@ -96,6 +106,17 @@ func unknownVerb(verb string) *jobpb.Diagnostic {
 	return d
 }
 
+// checkSettings are the faults of settings; warnings come with the plan.
+func checkSettings(values map[string]string) []*jobpb.Diagnostic {
+	var diags []*jobpb.Diagnostic
+	for _, p := range setting.Check(values) {
+		if !p.Warning() {
+			diags = append(diags, &jobpb.Diagnostic{Code: p.Code, Message: p.Message, Hints: p.Hints})
+		}
+	}
+	return diags
+}
+
 func planFault(s Streams, diags []*jobpb.Diagnostic) int {
 	printDiagnostics(s.Err, "error", diags)
 	return ExitPlan
@@ -106,4 +127,20 @@ type command struct {
 	job     Job
 	args    param.Args
 	streams Streams
+}
+
+const modulePath = "github.com/sluiceio/sluice"
+
+// version is that of the runtime which is linked into this binary.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		if m.Path == modulePath && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "devel"
 }
