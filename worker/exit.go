@@ -159,5 +159,5 @@ func marked(line []byte) bool {
 func (t *tail) text() (last, crash string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.ToValidUTF8(string(t.mu.last), "\ufffd"), strings.ToValidUTF8(string(t.grown()), "\ufffd")
+	return strings.ToValidUTF8(string(t.mu.last), "?"), strings.ToValidUTF8(string(t.grown()), "?")
 }

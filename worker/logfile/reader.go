@@ -11,8 +11,9 @@ import (
 
 // Reader reads the output from a position on, across rotations.
 type Reader struct {
-	dir string
-	pos int64
+	dir  string
+	pos  int64
+	note string // what has still to be told before the byte at pos
 }
 
 // Open starts a reader tail bytes before the end, or at the oldest byte that is kept (also if tail is 0).
@@ -36,14 +37,19 @@ func Open(dir string, tail int64) (*Reader, error) {
 // that tells how much is missing.
 func (r *Reader) Read(p []byte) (int, error) {
 	for {
+		if r.note != "" {
+			n := copy(p, r.note)
+			r.note = r.note[n:]
+			return n, nil
+		}
 		all, err := list(r.dir)
 		if err != nil {
 			return 0, fmt.Errorf("output in %s: %w", r.dir, err)
 		}
 		if len(all) > 0 && r.pos < all[0].start {
-			missing := all[0].start - r.pos
+			r.note = fmt.Sprintf("\n[… %d bytes of output were rotated away …]\n", all[0].start-r.pos)
 			r.pos = all[0].start
-			return copy(p, fmt.Sprintf("\n[… %d bytes of output were rotated away …]\n", missing)), nil
+			continue
 		}
 		s, ok := find(all, r.pos)
 		if !ok {

@@ -54,6 +54,9 @@ func Create(dir string, limit int64, changed func()) (*Writer, error) {
 	if err := w.open(); err != nil {
 		return nil, fmt.Errorf("output in %s: %w", dir, err)
 	}
+	if err := w.trim(); err != nil {
+		return nil, fmt.Errorf("output in %s: %w", dir, errors.Join(err, w.Close()))
+	}
 	return w, nil
 }
 
@@ -98,22 +101,26 @@ func (w *Writer) append(p []byte) {
 	w.mu.dropped += int64(len(p))
 }
 
-// rotate begins the next segment and removes those beyond the bound.
+// rotate begins the next segment. The lock is held.
 func (w *Writer) rotate() error {
 	full := w.mu.file
 	if err := w.open(); err != nil {
 		return err
 	}
-	err := full.Close()
-	old, listErr := list(w.dir)
+	return errors.Join(full.Close(), w.trim())
+}
+
+// trim removes the oldest segments beyond the bound, less one segment: the newest has still to be filled. The lock is
+// held.
+func (w *Writer) trim() error {
+	old, err := list(w.dir)
 	for _, s := range old {
-		// A whole segment is kept free, so that the sum stays below the bound while the new one fills.
 		if s.start >= w.mu.end-w.limit+w.step {
 			break
 		}
 		err = errors.Join(err, os.Remove(filepath.Join(w.dir, s.name)))
 	}
-	return errors.Join(err, listErr)
+	return err
 }
 
 // Dropped is the number of bytes that could not be written.
