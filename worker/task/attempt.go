@@ -13,6 +13,8 @@ import (
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task/commit"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 // subtaskID is one parallel instance of a chain.
@@ -112,8 +114,8 @@ func (a *attempt) watch(ctx context.Context, ended <-chan struct{}) {
 	select {
 	case <-ended:
 	case <-t.C:
-		f := a.failure(&Fault{
-			Kind: jobpb.FailureKind_FAILURE_USER, Code: CodeStuck, Stack: a.stackOf(),
+		f := a.failure(&fault.Fault{
+			Kind: jobpb.FailureKind_FAILURE_USER, Code: fault.CodeStuck, Stack: a.stackOf(),
 			Err: fmt.Errorf("%s did not return within %v after it was told to stop (%w)", a.name(), a.proc.cfg.StopTimeout, context.Cause(ctx)),
 		})
 		a.proc.log.Error("attempt does not stop", "task", a.name(), "attempt", a.sub.Attempt)
@@ -124,8 +126,13 @@ func (a *attempt) watch(ctx context.Context, ended <-chan struct{}) {
 // subtask runs on the goroutine that owns the subtask.
 func (a *attempt) subtask(ctx context.Context) error {
 	a.proc.tag(a, goroutineHeader())
-	if err := a.abortLeftovers(ctx); err != nil {
-		return err
+	for _, op := range a.plan().Operators {
+		if open := a.topo.prog.Nodes[op].Committer; open != nil {
+			id := a.topo.prog.Graph.Operators[op].Id
+			if err := commit.AbortLeftovers(ctx, open, a.task(id, a.logger().With("operator", id))); err != nil {
+				return err
+			}
+		}
 	}
 	w := &wiring{attempt: a, ctx: ctx, cur: newCursor(), log: a.logger(), mail: a.mail}
 	parts, err := w.wire()
@@ -160,7 +167,7 @@ func (a *attempt) quietly(step string, err error) {
 func (a *attempt) outcome(err error) *taskpb.SubtaskUpdate {
 	switch {
 	case err != nil:
-		return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_FAILED, Failure: a.failure(fault(err, CodeUser, ""))}
+		return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_FAILED, Failure: a.failure(fault.Of(err, fault.CodeUser, ""))}
 	case a.finished:
 		return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_FINISHED, Committables: a.committables}
 	}
@@ -168,7 +175,7 @@ func (a *attempt) outcome(err error) *taskpb.SubtaskUpdate {
 }
 
 // failure is f with the identity of this attempt.
-func (a *attempt) failure(f *Fault) *jobpb.Failure {
+func (a *attempt) failure(f *fault.Fault) *jobpb.Failure {
 	m := Failure(f)
 	m.Chain, m.Index, m.Attempt, m.Worker = a.sub.Chain, a.sub.Index, a.sub.Attempt, a.proc.cfg.Worker
 	return m

@@ -12,6 +12,7 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 // node is one operator of a chain, or the writing end of an edge that leaves it.
@@ -107,7 +108,7 @@ func (c *chain) finish(op Operator, end element.Time) error {
 // check attributes the error of an event, and finds what operators have reported through Fail meanwhile.
 func (c *chain) check(n *node, err error) error {
 	if err != nil {
-		return fault(err, codeOf(err), n.id)
+		return fault.Of(err, codeOf(err), n.id)
 	}
 	return c.cur.Err()
 }
@@ -187,7 +188,7 @@ func (c *chain) closeOperators() error {
 			continue
 		}
 		c.active = i
-		if err := protect(n.op.Close); err != nil {
+		if err := fault.Protect(n.op.Close); err != nil {
 			errs = append(errs, fmt.Errorf("close %s: %w", n.id, err))
 		}
 	}

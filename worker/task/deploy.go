@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 var (
@@ -18,6 +19,9 @@ var (
 	// has been replaced, or is about to learn better.
 	ErrStale = errors.New("the deployment is stale")
 )
+
+// Failure is the report of an error of Deploy for the coordinator.
+func Failure(err error) *jobpb.Failure { return fault.Failure(err) }
 
 // Deploy starts the subtasks of d. Idempotent: an attempt that is known already repeats its last report, and nothing
 // else happens; a newer epoch of a region stops the older attempts of the region first and waits for them; what is
@@ -65,7 +69,7 @@ func (p *Process) draft(d *taskpb.Deployment) (*draft, error) {
 	f := &draft{d: d, topo: topo, locations: map[subtaskID]*taskpb.Location{}, timeout: defaultBufferTimeout}
 	if s, ok := d.Settings[settingBufferTimeout]; ok {
 		if f.timeout, err = time.ParseDuration(s); err != nil || f.timeout < 0 || f.timeout > maxBufferTimeout {
-			return nil, fatal(CodeSetting, "setting %s: %q is not a duration from 0 to %v", settingBufferTimeout, s, maxBufferTimeout)
+			return nil, fault.Fatal(fault.CodeSetting, "setting %s: %q is not a duration from 0 to %v", settingBufferTimeout, s, maxBufferTimeout)
 		}
 	}
 	for _, l := range d.Locations {
@@ -86,26 +90,21 @@ const (
 	maxBufferTimeout     = time.Minute
 )
 
-// check: the subtask stands in the plan, and everything that it exchanges records with is somewhere.
+// check: everything that the subtask exchanges records with is somewhere.
 func (f *draft) check(s *taskpb.SubtaskDeployment) error {
-	chains := f.topo.plan.Chains
-	if !inRange(s.Chain, len(chains)) || !inRange(s.Index, int(chains[s.Chain].Parallelism)) {
-		return errors.New("is not in the plan")
-	}
 	for _, op := range s.Enumerate {
-		if !inRange(op, len(f.topo.prog.Nodes)) || chains[s.Chain].Operators[0] != op || f.topo.prog.Nodes[op].Source == nil {
+		if f.topo.plan.Chains[s.Chain].Operators[0] != op || f.topo.prog.Nodes[op].Source == nil {
 			return fmt.Errorf("cannot discover the splits of operator %d", op)
 		}
 	}
 	for _, e := range f.topo.plan.Edges {
-		producers, consumers := int(chains[e.FromChain].Parallelism), int(chains[e.ToChain].Parallelism)
 		if e.FromChain == s.Chain {
-			if err := f.located(e.ToChain, consumersOf(e.Partitioner, int(s.Index), producers, consumers)); err != nil {
+			if err := f.located(e.ToChain, f.topo.consumersOf(e, s.Index)); err != nil {
 				return err
 			}
 		}
 		if e.ToChain == s.Chain {
-			if err := f.located(e.FromChain, producersOf(e.Partitioner, int(s.Index), producers, consumers)); err != nil {
+			if err := f.located(e.FromChain, f.topo.producersOf(e, s.Index)); err != nil {
 				return err
 			}
 		}
@@ -115,7 +114,7 @@ func (f *draft) check(s *taskpb.SubtaskDeployment) error {
 
 func (f *draft) located(chain int32, s span) error {
 	for i := s.first; i < s.end; i++ {
-		if f.locations[subtaskID{chain, int32(i)}] == nil {
+		if f.locations[subtaskID{chain, i}] == nil {
 			return fmt.Errorf("nothing says where subtask %d of chain %d is", i, chain)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 // maxSplitsPerMessage and maxSplitBytes bound one SplitsDiscovered.
@@ -22,23 +23,23 @@ func (a *attempt) enumerate(ctx context.Context, op int32) (err error) {
 	id := a.topo.prog.Graph.Operators[op].Id
 	defer func() {
 		if v := recover(); v != nil {
-			err = panicked(v, id, "while splits were discovered")
+			err = fault.Panicked(v, id, "while splits were discovered")
 		}
 	}()
 	en, err := a.topo.prog.Nodes[op].Source.enumerator(ctx, int(a.plan().Parallelism))
 	if err != nil {
-		return fault(fmt.Errorf("discover splits: %w", err), CodeSource, id)
+		return fault.Of(fmt.Errorf("discover splits: %w", err), fault.CodeSource, id)
 	}
-	defer func() { a.quietly("close enumerator", protect(en.Close)) }()
+	defer func() { a.quietly("close enumerator", fault.Protect(en.Close)) }()
 	r := splitReport{attempt: a, op: op}
 	for {
 		splits, err := en.Next(ctx)
 		end := errors.Is(err, io.EOF)
 		if err != nil && !end {
-			return fault(fmt.Errorf("discover splits: %w", err), CodeSource, id)
+			return fault.Of(fmt.Errorf("discover splits: %w", err), fault.CodeSource, id)
 		}
 		if err := r.send(splits, end); err != nil {
-			return fault(fmt.Errorf("discover splits: %w", err), CodeSource, id)
+			return fault.Of(fmt.Errorf("discover splits: %w", err), fault.CodeSource, id)
 		}
 		if end {
 			return nil

@@ -8,6 +8,8 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/mark"
 )
 
 // Exchange is both ends of one logical edge: typed where the record type is known, erased here.
@@ -23,13 +25,12 @@ type Exchange interface {
 // joint is one end of an edge in one attempt.
 type joint struct {
 	*attempt
-	ctx       context.Context
-	rt        *Runtime // of the operator at this end
-	edge      *jobpb.Edge
-	ends      []shuffle.End // the other ends of the channels
-	consumers int           // of the whole edge
-	from      string        // operator id of the producer; for positions
-	notify    func()
+	ctx    context.Context
+	rt     *Runtime // of the operator at this end
+	edge   *jobpb.Edge
+	ends   []shuffle.End // the other ends of the channels
+	from   string        // operator id of the producer; for positions
+	notify func()
 }
 
 // NewExchange serves edges that route without looking at the record: forward, rebalance, rescale, broadcast, global.
@@ -72,7 +73,7 @@ func (x *exchange[T]) outlet(j joint) (any, outlet, error) {
 func (x *exchange[T]) push(w *shuffle.Writer[T], j joint) Push[T] {
 	switch j.edge.Partitioner {
 	case jobpb.Partitioner_PARTITIONER_HASH:
-		return x.route(w, j.rt, owners(j.consumers, j.rt.MaxParallelism))
+		return x.route(w, j.rt, owners(len(j.ends), j.rt.MaxParallelism))
 	case jobpb.Partitioner_PARTITIONER_BROADCAST:
 		return toAll(w, j.rt, len(j.ends))
 	case jobpb.Partitioner_PARTITIONER_REBALANCE, jobpb.Partitioner_PARTITIONER_RESCALE:
@@ -134,7 +135,7 @@ func (x *exchange[T]) gate(j joint, push any) (gate, error) {
 		return nil, err
 	}
 	return &edgeIn[T]{
-		g: g, push: p, cur: j.rt.Cursor, marks: newMerger(len(j.ends)),
+		g: g, push: p, cur: j.rt.Cursor, marks: mark.New(len(j.ends)),
 		before: make([]int64, len(j.ends)), ends: j.ends, from: j.from,
 	}, nil
 }
@@ -144,7 +145,7 @@ type edgeIn[T any] struct {
 	g     *shuffle.Gate[T]
 	push  Push[T]
 	cur   *Cursor
-	marks *merger // over the channels
+	marks *mark.Merger // over the channels
 	ends  []shuffle.End
 	from  string // operator id of the producer
 
@@ -165,8 +166,8 @@ func (e *edgeIn[T]) step(limit int) (int, element.Event, bool, error) {
 			return 0, ev, false, err
 		}
 		e.in, e.holding, e.at = in, true, 0
-		e.marks.touch(in.Channel)
-		if ev, ok := e.marks.next(); ok { // the channel was idle: the clock holds again before its records come
+		e.marks.Touch(in.Channel)
+		if ev, ok := e.marks.Next(); ok { // the channel was idle: the clock holds again before its records come
 			return 0, ev, false, nil
 		}
 	}
@@ -195,15 +196,15 @@ func (e *edgeIn[T]) records(limit int) int {
 func (e *edgeIn[T]) event(channel int, ev element.Event) (element.Event, error) {
 	switch ev.Kind {
 	case element.Watermark:
-		e.marks.set(channel, ev.Time)
+		e.marks.Set(channel, ev.Time)
 	case element.Idle:
-		e.marks.rest(channel)
+		e.marks.Rest(channel)
 	case element.End:
-		e.marks.finish(channel, ev.Time)
+		e.marks.Finish(channel, ev.Time)
 	default:
-		return element.Event{}, fatal(CodePeer, "event %d on a channel: this runtime takes no checkpoints", ev.Kind)
+		return element.Event{}, fault.Fatal(fault.CodePeer, "event %d on a channel: this runtime takes no checkpoints", ev.Kind)
 	}
-	out, _ := e.marks.next()
+	out, _ := e.marks.Next()
 	return out, nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
-	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 // failed runs j, of which one attempt fails.
@@ -58,7 +58,7 @@ func TestPanicNamesOperatorAndRecord(t *testing.T) {
 		}
 		j.then(at, "out", NewSink(&collected[int]{}))
 		f := failed(t, j)
-		expect(t, f, CodePanic, fmt.Sprint("m", culprit), "row 1234 of split 0")
+		expect(t, f, fault.CodePanic, fmt.Sprint("m", culprit), "row 1234 of split 0")
 		if f.Kind != jobpb.FailureKind_FAILURE_USER || f.Worker != "w" || f.Attempt != 3 {
 			t.Errorf("failure %v", f)
 		}
@@ -82,7 +82,7 @@ func TestPanicNamesTheBranch(t *testing.T) {
 				at = j.then(at, fmt.Sprint("second", i), mapped(f))
 				j.then(at, fmt.Sprint("out", i), NewSink(&collected[int]{}))
 			}
-			expect(t, failed(t, j), CodePanic, fmt.Sprint("second", culprit), "row 42 of split 0")
+			expect(t, failed(t, j), fault.CodePanic, fmt.Sprint("second", culprit), "row 42 of split 0")
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestPanicAtTheSourceNamesTheSource(t *testing.T) {
 	j := newJob(t)
 	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
 	f := failed(t, j)
-	expect(t, f, CodePanic, "src", "")
+	expect(t, f, fault.CodePanic, "src", "")
 	if f.Message != "panic: test failure" {
 		t.Errorf("message %q", f.Message)
 	}
@@ -108,7 +108,7 @@ func TestPanicInTheTimeExtractorNamesTheRecord(t *testing.T) {
 	j := newJob(t)
 	src := NewSource(ints(100), SourceOptions[int]{EventTime: func(v int) element.Time { return element.Time(boomAt(9)(v)) }})
 	j.then(j.source("src", 1, src), "out", NewSink(&collected[int]{}))
-	expect(t, failed(t, j), CodePanic, "src", "row 9 of split 0")
+	expect(t, failed(t, j), fault.CodePanic, "src", "row 9 of split 0")
 }
 
 // events is an operator whose control side is given by functions.
@@ -161,7 +161,7 @@ func TestPanicOutsideRecordsNamesTheEvent(t *testing.T) {
 		at := j.then(j.source("src", 1, src), "before", mapped(same))
 		at = j.then(at, "culprit", with(c.op))
 		j.then(at, "out", NewSink(&collected[int]{}))
-		expect(t, failed(t, j), CodePanic, "culprit", c.position)
+		expect(t, failed(t, j), fault.CodePanic, "culprit", c.position)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestPanicBehindAnOperatorThatFires(t *testing.T) {
 	at := j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "fire", fire)
 	at = j.then(at, "culprit", mapped(boomAt(42)))
 	j.then(at, "out", NewSink(&collected[int]{}))
-	expect(t, failed(t, j), CodePanic, "culprit", "at the end of the input")
+	expect(t, failed(t, j), fault.CodePanic, "culprit", "at the end of the input")
 }
 
 func TestUserErrorNamesOperatorAndRecord(t *testing.T) {
@@ -190,7 +190,7 @@ func TestUserErrorNamesOperatorAndRecord(t *testing.T) {
 	at := j.then(j.source("src", 1, NewSource(ints(100), SourceOptions[int]{})), "try", try)
 	j.then(at, "out", NewSink(&collected[int]{}))
 	f := failed(t, j)
-	expect(t, f, CodeUser, "try", "row 10 of split 0")
+	expect(t, f, fault.CodeUser, "try", "row 10 of split 0")
 	if f.Message != "value 10: test failure" || f.Kind != jobpb.FailureKind_FAILURE_USER {
 		t.Errorf("failure %v", f)
 	}
@@ -209,7 +209,7 @@ func TestErrorsOfTheSinkNameItsStep(t *testing.T) {
 		j := newJob(t)
 		j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "out", NewSink(s))
 		f := failed(t, j)
-		if f.Code != CodeSink || f.Operator != "out" || f.Message != name {
+		if f.Code != fault.CodeSink || f.Operator != "out" || f.Message != name {
 			t.Errorf("failure %v, want %s", f, name)
 		}
 		if calls := s.writers[0].calls; calls[len(calls)-1] != "close" {
@@ -224,7 +224,7 @@ func TestErrorsOfOpeningAreFailuresAndCloseWhatIsOpen(t *testing.T) {
 	j := newJob(t)
 	at := j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "bad", bad)
 	j.then(at, "behind", with(&events{onClose: func() error { closed++; return nil }}))
-	expect(t, failed(t, j), CodeUser, "bad", "")
+	expect(t, failed(t, j), fault.CodeUser, "bad", "")
 	if closed != 1 {
 		t.Errorf("the operator behind was closed %d times", closed)
 	}
@@ -233,11 +233,11 @@ func TestErrorsOfOpeningAreFailuresAndCloseWhatIsOpen(t *testing.T) {
 	src.openErr = errTest
 	j = newJob(t)
 	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
-	expect(t, failed(t, j), CodeSource, "src", "")
+	expect(t, failed(t, j), fault.CodeSource, "src", "")
 
 	j = newJob(t)
 	j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "bad", StageOf[int, int](func(*Runtime, Push[int]) (Push[int], Operator, error) { panic("boom") }))
-	expect(t, failed(t, j), CodePanic, "bad", "while the operator was opened")
+	expect(t, failed(t, j), fault.CodePanic, "bad", "while the operator was opened")
 }
 
 func TestTypesThatDoNotMatchAreAnErrorOfWiring(t *testing.T) {
@@ -261,7 +261,7 @@ func TestRecordThatCannotBeReadFailsOrIsSkipped(t *testing.T) {
 	j := newJob(t)
 	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
 	f := failed(t, j)
-	expect(t, f, CodeRecord, "src", "row 5 of split 0")
+	expect(t, f, fault.CodeRecord, "src", "row 5 of split 0")
 	if f.Message != "record cannot be read: column 3: not a number" {
 		t.Errorf("message %q", f.Message)
 	}
@@ -281,38 +281,6 @@ func TestRecordThatCannotBeReadFailsOrIsSkipped(t *testing.T) {
 	}
 	if s := c.proc.Sample().Counters[0]; s.ErrorsSkipped != 10 || s.RecordsIn != 90 || s.RecordsOut != 90 {
 		t.Errorf("counters %v", s)
-	}
-}
-
-func TestKindsOfFailure(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		kind jobpb.FailureKind
-		code string
-	}{
-		{errTest, jobpb.FailureKind_FAILURE_USER, CodeUser},
-		{fmt.Errorf("send: %w", &shuffle.LossError{Reason: shuffle.Broken}), jobpb.FailureKind_FAILURE_LOSS, CodePeer},
-		{&shuffle.LossError{Reason: shuffle.Corrupt}, jobpb.FailureKind_FAILURE_LOSS, CodePeer},
-		// What the peer failed of is the peer's to report.
-		{&shuffle.LossError{Reason: shuffle.Failed, Cause: fatal(CodePlan, "x")}, jobpb.FailureKind_FAILURE_LOSS, CodePeer},
-		{&Fault{Kind: jobpb.FailureKind_FAILURE_LOSS, Code: "x", Err: &shuffle.LossError{}}, jobpb.FailureKind_FAILURE_LOSS, "x"},
-		{&shuffle.MemoryError{}, jobpb.FailureKind_FAILURE_FATAL, shuffle.CodeMemory},
-		{&shuffle.RecordError{}, jobpb.FailureKind_FAILURE_USER, shuffle.CodeRecord},
-		{fmt.Errorf("outer: %w", fatal(CodePlan, "x")), jobpb.FailureKind_FAILURE_FATAL, CodePlan},
-	} {
-		if f := fault(c.err, CodeUser, "op"); f.Kind != c.kind || f.Code != c.code {
-			t.Errorf("%v: %v %s, want %v %s", c.err, f.Kind, f.Code, c.kind, c.code)
-		}
-	}
-	if f := Failure(errTest); f.Kind != jobpb.FailureKind_FAILURE_FATAL || f.Code != CodeDeploy {
-		t.Errorf("an error of deployment became %v", f)
-	}
-}
-
-func TestTextsOfFailuresAreBounded(t *testing.T) {
-	f := Failure(&Fault{Code: CodeUser, Err: errors.New(strings.Repeat("ü", maxFailureText)), Stack: strings.Repeat("x", 1<<20)})
-	if len(f.Message) > maxFailureText || len(f.Stack) > maxFailureStack || !strings.HasSuffix(f.Message, "ü\n… cut") {
-		t.Errorf("message of %d bytes, stack of %d", len(f.Message), len(f.Stack))
 	}
 }
 

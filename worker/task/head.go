@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/task/mark"
 )
 
 // head drives a chain: a source, or the gates of the edges that lead to it. It belongs to the loop of its subtask.
@@ -48,8 +49,8 @@ const (
 type gateHead struct {
 	chain   *chain
 	gates   []gate
-	marks   *merger // over the gates
-	current int     // gate in turn
+	marks   *mark.Merger // over the gates
+	current int          // gate in turn
 	total   int64
 }
 
@@ -62,6 +63,21 @@ type gate interface {
 	stats() shuffle.GateStats
 	close(err error) error
 }
+
+// closedGate has no channels: nothing will come.
+type closedGate struct{ said bool }
+
+func (g *closedGate) step(int) (int, element.Event, bool, error) {
+	if g.said {
+		return 0, element.Event{}, true, nil
+	}
+	g.said = true
+	return 0, element.Event{Kind: element.End, Time: element.MaxTime}, false, nil
+}
+
+func (g *closedGate) position() string         { return "" }
+func (g *closedGate) stats() shuffle.GateStats { return shuffle.GateStats{} }
+func (g *closedGate) close(error) error        { return nil }
 
 func (h *gateHead) step(limit int) (progress, error) {
 	for range h.gates {
@@ -92,13 +108,13 @@ func (h *gateHead) step(limit int) (progress, error) {
 func (h *gateHead) event(i int, ev element.Event) (done bool, err error) {
 	switch ev.Kind {
 	case element.Watermark:
-		h.marks.set(i, ev.Time)
+		h.marks.Set(i, ev.Time)
 	case element.Idle:
-		h.marks.rest(i)
+		h.marks.Rest(i)
 	case element.End:
-		h.marks.finish(i, ev.Time)
+		h.marks.Finish(i, ev.Time)
 	}
-	out, ok := h.marks.next()
+	out, ok := h.marks.Next()
 	if !ok {
 		return false, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/flow/graph"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -305,7 +306,7 @@ type job struct {
 
 func newJob(t testing.TB) *job {
 	g := &jobpb.Graph{Name: "job", MaxParallelism: 128}
-	return &job{t: t, prog: &Program{Graph: g}, plan: &jobpb.Plan{Graph: g, Fingerprint: "f"}}
+	return &job{t: t, prog: &Program{Graph: g}, plan: &jobpb.Plan{Graph: g}}
 }
 
 func (j *job) add(o *jobpb.Operator, n Node) int32 {
@@ -371,6 +372,7 @@ func (j *job) finish() {
 		r.Subtasks = append(r.Subtasks, &jobpb.SubtaskRange{Chain: c.Index, Count: c.Parallelism})
 	}
 	j.plan.Regions = []*jobpb.Region{r}
+	j.plan.Fingerprint = graph.Fingerprint(j.prog.Graph)
 }
 
 // deployment runs every subtask in process 1.

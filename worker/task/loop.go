@@ -2,13 +2,10 @@ package task
 
 import (
 	"context"
-	"fmt"
 	"runtime"
-	"runtime/debug"
-	"strings"
 	"time"
 
-	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 // Limits of one step.
@@ -53,7 +50,7 @@ func (l *loop) position() string {
 	return l.head.position()
 }
 
-// run returns nil when the input has ended and the chain has finished. An error is a *Fault, or that ctx has ended.
+// run returns nil when the input has ended and the chain has finished. An error is a *fault.Fault, or that ctx has ended.
 func (l *loop) run() error {
 	l.now = time.Now()
 	defer l.disarm()
@@ -138,7 +135,7 @@ func (l *loop) after(p progress) error {
 func (l *loop) flush() error {
 	l.flushAt = time.Time{}
 	if err := l.chain.flush(); err != nil {
-		return fault(err, CodeUser, "")
+		return fault.Of(err, fault.CodeUser, "")
 	}
 	if l.chain.pending() {
 		l.flushAt = l.now.Add(max(l.timeout, publishEvery))
@@ -236,42 +233,5 @@ func (l *loop) protected(f func() error) (err error) {
 func (l *loop) panicked(v any) error {
 	var pcs [256]uintptr
 	n := runtime.Callers(2, pcs[:])
-	f := panicked(v, l.chain.blame(pcs[:n]), l.position())
-	return f
-}
-
-// panicked is the fault of a panic. To be called by the deferred function that recovered v.
-func panicked(v any, operator, position string) *Fault {
-	err, ok := v.(error)
-	if !ok {
-		err = fmt.Errorf("%v", v)
-	}
-	return &Fault{
-		Kind: jobpb.FailureKind_FAILURE_USER, Code: CodePanic, Operator: operator, Position: position,
-		Stack: panicStack(string(debug.Stack())), Err: fmt.Errorf("panic: %w", err),
-	}
-}
-
-// panicStack is the stack below the call of panic: what the user wants to see comes first.
-func panicStack(s string) string {
-	if i := strings.Index(s, "\npanic("); i >= 0 {
-		rest := s[i+1:]
-		for range 2 { // the call and its line
-			if _, after, ok := strings.Cut(rest, "\n"); ok {
-				rest = after
-			}
-		}
-		return rest
-	}
-	return s
-}
-
-// protect calls f and turns a panic into an error.
-func protect(f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = panicked(v, "", "")
-		}
-	}()
-	return f()
+	return fault.Panicked(v, l.chain.blame(pcs[:n]), l.position())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 // stepHead does what the test says, step by step. After the last step it has ended.
@@ -105,12 +106,12 @@ func TestBuffersAreFlushedAfterTheTimeoutWhileRecordsKeepComing(t *testing.T) {
 	var out *tapOutlet
 	looped(t, 2*ms, func(h *stepHead, o *tapOutlet, _ *loop) {
 		out = o
-		for range 12 {
-			h.steps = append(h.steps, take(o, 100, ms/2))
+		for range 20 {
+			h.steps = append(h.steps, take(o, 100, 3*ms/10))
 		}
 	})
-	// 0.5 ms: first record; 2.5 ms: due. 3 ms: the next first record; 5 ms: due.
-	if want := []time.Duration{5 * ms / 2, 5 * ms}; !slices.Equal(out.flushes, want) {
+	// 0.3 ms: first record; 2.3 ms: due, seen after the step. 2.7 ms: the next first record; 4.7 ms: due.
+	if want := []time.Duration{24 * ms / 10, 48 * ms / 10}; !slices.Equal(out.flushes, want) {
 		t.Errorf("flushed at %v, want %v", out.flushes, want)
 	}
 }
@@ -293,7 +294,7 @@ func TestFailuresOfTheClockNameTheOperator(t *testing.T) {
 		}))
 		c := start(t, j)
 		deploy(t, c, j.deployment(1, 1))
-		expect(t, c.await(1)[0].Failure, CodePanic, "clock", "at a time of its own")
+		expect(t, c.await(1)[0].Failure, fault.CodePanic, "clock", "at a time of its own")
 	})
 }
 

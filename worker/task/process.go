@@ -11,10 +11,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/task/commit"
 )
 
 // Host receives what a process reports. Calls come from any goroutine, several at once, and must not block. Messages
@@ -190,7 +192,48 @@ func (p *Process) report(a *attempt, u *taskpb.SubtaskUpdate) {
 	p.cfg.Host.Update(proto.CloneOf(u))
 }
 
-func (p *Process) slog() *slog.Logger { return slog.New(newLogHandler(p.cfg.Log)) }
+// Commit makes prepared sink output visible, or removes it (Commit.Abort). The caller sends it again until it is
+// confirmed, here or by another process, so a repeated call does no harm. It blocks until done or until ctx ends, and
+// runs one call at a time. A result without failure and retry means that all of it is done.
+func (p *Process) Commit(ctx context.Context, c *taskpb.Commit) *taskpb.CommitResult {
+	r := &taskpb.CommitResult{Job: c.Job, JobEpoch: c.JobEpoch, Process: c.Process, Checkpoint: c.Checkpoint}
+	err := c.Validate()
+	if err == nil && c.Job != p.cfg.Job {
+		err = fmt.Errorf("commit for job %s, this is %s", c.Job, p.cfg.Job)
+	}
+	if err != nil {
+		r.Failure = Failure(err)
+		return r
+	}
+	select {
+	case p.committing <- struct{}{}:
+		defer func() { <-p.committing }()
+	case <-ctx.Done():
+		r.Retry = true
+		return r
+	}
+	r = commit.Run(ctx, c, committers{p, c.JobEpoch})
+	if r.Failure != nil {
+		r.Failure.Worker = p.cfg.Worker
+	}
+	return r
+}
+
+// committers finds the committing sinks of the program.
+type committers struct {
+	*Process
+	jobEpoch uint64
+}
+
+func (c committers) Committer(sink string) (commit.Opener, *connector.Task) {
+	for i, o := range c.cfg.Program.Graph.Operators {
+		if open := c.cfg.Program.Nodes[i].Committer; o.Id == sink && open != nil {
+			log := slog.New(newLogHandler(c.cfg.Log)).With("operator", sink)
+			return open, &connector.Task{Job: c.cfg.Job, Operator: sink, JobEpoch: c.jobEpoch, Log: log}
+		}
+	}
+	return nil, nil
+}
 
 // AssignSplits gives a source the splits that it asked for. A message for another attempt is dropped.
 func (p *Process) AssignSplits(m *taskpb.AssignSplits) {

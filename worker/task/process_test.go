@@ -13,8 +13,10 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/flow/graph"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 const (
@@ -298,7 +300,7 @@ func TestTheFailureOfAPeerIsALoss(t *testing.T) {
 		switch f := u.Failure; {
 		case u.State != broken:
 			t.Errorf("chain %d subtask %d: %v", u.Chain, u.Index, u.State)
-		case f.Kind == jobpb.FailureKind_FAILURE_LOSS && f.Code == CodePeer:
+		case f.Kind == jobpb.FailureKind_FAILURE_LOSS && f.Code == fault.CodePeer:
 			losses++
 		case f.Kind == jobpb.FailureKind_FAILURE_USER:
 			users++
@@ -320,7 +322,7 @@ func TestPositionBehindAnExchangeCountsTheChannel(t *testing.T) {
 	deploy(t, c, j.deployment(1, 1))
 	for _, u := range c.await(2) {
 		if u.Chain == 1 {
-			expect(t, u.Failure, CodePanic, "bad", "record 2000 from subtask 0 of src")
+			expect(t, u.Failure, fault.CodePanic, "bad", "record 2000 from subtask 0 of src")
 		}
 	}
 }
@@ -334,7 +336,7 @@ func TestAKeyFunctionThatPanicsIsBlamedOnTheKeyedOperator(t *testing.T) {
 	deploy(t, c, j.deployment(1, 1))
 	for _, u := range c.await(2) {
 		if u.Chain == 0 {
-			expect(t, u.Failure, CodePanic, "count", "row 77 of split 0")
+			expect(t, u.Failure, fault.CodePanic, "count", "row 77 of split 0")
 		}
 	}
 }
@@ -356,7 +358,7 @@ func TestUserCodeThatDoesNotReturnIsReported(t *testing.T) {
 		if took := time.Since(began); took != DefaultStopTimeout {
 			t.Errorf("reported after %v", took)
 		}
-		if f.Code != CodeStuck || f.Attempt != 4 || !strings.Contains(f.Message, "did not return within 10s") || !strings.Contains(f.Stack, "TestUserCodeThatDoesNotReturnIsReported") {
+		if f.Code != fault.CodeStuck || f.Attempt != 4 || !strings.Contains(f.Message, "did not return within 10s") || !strings.Contains(f.Stack, "TestUserCodeThatDoesNotReturnIsReported") {
 			t.Errorf("failure %v", f)
 		}
 		close(release)
@@ -408,22 +410,19 @@ func TestDeploymentsThatCannotRunAreRefusedWhole(t *testing.T) {
 		code   string
 		text   string
 	}{
-		"OtherJob":      {func(d *taskpb.Deployment) { d.Job = "job-2" }, CodeDeploy, "it is for process 1 of job job-2"},
-		"OtherProcess":  {func(d *taskpb.Deployment) { d.Process = 7 }, CodeDeploy, "it is for process 7"},
-		"NoPlan":        {func(d *taskpb.Deployment) { d.Plan = nil }, CodeDeploy, ""},
-		"NoSuchSubtask": {func(d *taskpb.Deployment) { d.Subtasks[0].Index = 4 }, CodeDeploy, ""},
-		"NoLocation":    {func(d *taskpb.Deployment) { d.Locations = d.Locations[1:] }, CodeDeploy, "nothing says where subtask 0 of chain 0 is"},
-		"Enumerate":     {func(d *taskpb.Deployment) { d.Subtasks[1].Enumerate = []int32{0} }, CodeDeploy, "cannot discover"},
-		"BufferTimeout": {func(d *taskpb.Deployment) { d.Settings = map[string]string{"buffer.timeout": "soon"} }, CodeSetting, `"soon" is not a duration`},
-		"Blocking":      {func(d *taskpb.Deployment) { d.Plan.Edges[0].Exchange = jobpb.ExchangeKind_EXCHANGE_BLOCKING }, CodeDeploy, "not known to this runtime"},
-		"OtherOperator": {func(d *taskpb.Deployment) { d.Plan.Graph.Operators[1].Id = "count-2" }, CodePlan, `operator 1 (count, job.go:7): the plan has "count-2" in its place`},
-		"OtherKind":     {func(d *taskpb.Deployment) { d.Plan.Graph.Operators[1].Kind = "reduce" }, CodePlan, "it is a op, in the plan a reduce"},
-		"OtherSchema":   {func(d *taskpb.Deployment) { d.Plan.Graph.Operators[0].OutputSchema = "string" }, CodePlan, "in the plan string"},
-		"OneOperatorLess": {func(d *taskpb.Deployment) {
-			d.Plan.Graph.Operators = d.Plan.Graph.Operators[:1]
-			d.Plan.Chains, d.Plan.Edges, d.Subtasks, d.Locations = d.Plan.Chains[:1], nil, d.Subtasks[:1], d.Locations[:1]
-			d.Plan.Regions[0].Subtasks = d.Plan.Regions[0].Subtasks[:1]
-		}, CodePlan, "operator 1 (count, job.go:7) of this process is not in the plan"},
+		"OtherJob":      {func(d *taskpb.Deployment) { d.Job = "job-2" }, fault.CodeDeploy, "it is for process 1 of job job-2"},
+		"OtherProcess":  {func(d *taskpb.Deployment) { d.Process = 7 }, fault.CodeDeploy, "it is for process 7"},
+		"NoPlan":        {func(d *taskpb.Deployment) { d.Plan = nil }, fault.CodeDeploy, ""},
+		"NoSuchSubtask": {func(d *taskpb.Deployment) { d.Subtasks[0].Index = 4 }, fault.CodeDeploy, ""},
+		"NoLocation":    {func(d *taskpb.Deployment) { d.Locations = d.Locations[1:] }, fault.CodeDeploy, "nothing says where subtask 0 of chain 0 is"},
+		"Enumerate":     {func(d *taskpb.Deployment) { d.Subtasks[1].Enumerate = []int32{0} }, fault.CodeDeploy, "cannot discover"},
+		"BufferTimeout": {func(d *taskpb.Deployment) { d.Settings = map[string]string{"buffer.timeout": "soon"} }, fault.CodeSetting, `"soon" is not a duration`},
+		"Blocking":      {func(d *taskpb.Deployment) { d.Plan.Edges[0].Exchange = jobpb.ExchangeKind_EXCHANGE_BLOCKING }, fault.CodeDeploy, "not known to this runtime"},
+		"OtherOperator": {func(d *taskpb.Deployment) {
+			d.Plan.Graph.Operators[1].Id = "count-2"
+			d.Plan.Fingerprint = graph.Fingerprint(d.Plan.Graph)
+		}, fault.CodePlan, `this process built another job than the plan was made of: operator 1 was op "count-2" at job.go:7, now it is op "count" at job.go:7; the build function must be`},
+		"EmptyChainLink": {func(d *taskpb.Deployment) { d.Plan.Edges = nil }, fault.CodeDeploy, "plan: chain 1: count: input 0 of the head has no edge"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t)
@@ -590,13 +589,13 @@ func TestCommitSaysWhatBecameOfIt(t *testing.T) {
 		kind   jobpb.FailureKind
 	}{
 		"RetryLater":  {func(s *collected[int], _ *taskpb.Commit) { s.outcome = outcome(connector.RetryLater) }, true, "", 0},
-		"Lost":        {func(s *collected[int], _ *taskpb.Commit) { s.outcome = outcome(connector.Lost) }, false, CodeLost, jobpb.FailureKind_FAILURE_FATAL},
-		"UnknownSink": {func(_ *collected[int], m *taskpb.Commit) { m.Committables[0].Sink = "gone" }, false, CodeLost, jobpb.FailureKind_FAILURE_FATAL},
+		"Lost":        {func(s *collected[int], _ *taskpb.Commit) { s.outcome = outcome(connector.Lost) }, false, fault.CodeLost, jobpb.FailureKind_FAILURE_FATAL},
+		"UnknownSink": {func(_ *collected[int], m *taskpb.Commit) { m.Committables[0].Sink = "gone" }, false, fault.CodeLost, jobpb.FailureKind_FAILURE_FATAL},
 		"Panic": {func(s *collected[int], _ *taskpb.Commit) {
 			s.outcome = func(connector.Committable) connector.CommitResult { panic("boom") }
-		}, true, CodePanic, jobpb.FailureKind_FAILURE_USER},
-		"OtherJob":  {func(_ *collected[int], m *taskpb.Commit) { m.Job = "job-2" }, false, CodeDeploy, jobpb.FailureKind_FAILURE_FATAL},
-		"Malformed": {func(_ *collected[int], m *taskpb.Commit) { m.Committables[0].Subtask = -1 }, false, CodeDeploy, jobpb.FailureKind_FAILURE_FATAL},
+		}, true, fault.CodePanic, jobpb.FailureKind_FAILURE_USER},
+		"OtherJob":  {func(_ *collected[int], m *taskpb.Commit) { m.Job = "job-2" }, false, fault.CodeDeploy, jobpb.FailureKind_FAILURE_FATAL},
+		"Malformed": {func(_ *collected[int], m *taskpb.Commit) { m.Committables[0].Subtask = -1 }, false, fault.CodeDeploy, jobpb.FailureKind_FAILURE_FATAL},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, sink, m := prepared(t)

@@ -2,6 +2,9 @@ package task
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -24,4 +27,37 @@ type Node struct {
 	Exchanges []Exchange
 	// Committer opens a committer; set for committing sinks only.
 	Committer func(ctx context.Context, t *connector.Task) (connector.Committer, error)
+}
+
+// Validate checks that the typed parts match the graph.
+func (p *Program) Validate() error {
+	if p == nil || p.Graph == nil || len(p.Graph.Operators) == 0 {
+		return errors.New("the program has no operators")
+	}
+	if len(p.Nodes) != len(p.Graph.Operators) {
+		return fmt.Errorf("the graph has %d operators, the program %d nodes", len(p.Graph.Operators), len(p.Nodes))
+	}
+	for i, o := range p.Graph.Operators {
+		if err := p.Nodes[i].validate(o, i); err != nil {
+			return fmt.Errorf("operator %d (%s): %w", i, o.Id, err)
+		}
+	}
+	return nil
+}
+
+func (n *Node) validate(o *jobpb.Operator, index int) error {
+	for i, in := range o.Inputs {
+		if in.Operator < 0 || int(in.Operator) >= index {
+			return fmt.Errorf("input %d does not come from an operator before it", i)
+		}
+	}
+	switch {
+	case (n.Source != nil) != (len(o.Inputs) == 0):
+		return errors.New("a source has no inputs, and everything else has some")
+	case len(n.Stages) != len(o.Inputs):
+		return fmt.Errorf("%d stages for %d inputs", len(n.Stages), len(o.Inputs))
+	case slices.Contains(n.Stages, nil):
+		return errors.New("a stage is missing")
+	}
+	return nil
 }

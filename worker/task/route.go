@@ -1,57 +1,33 @@
 package task
 
 import (
-	"fmt"
-
 	"github.com/sluiceio/sluice/flow/codec"
+	"github.com/sluiceio/sluice/flow/graph"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
 // span is a half-open range of subtask indices.
-type span struct{ first, end int }
+type span struct{ first, end int32 }
 
-func (s span) len() int { return s.end - s.first }
+func (s span) len() int { return int(s.end - s.first) }
 
-// consumersOf is the range of consumer subtasks that have a channel from producer p, of an edge that joins producers
-// and consumers subtasks. Partitioners without a rule of nearness join all with all: whoever gets no records still
-// gets watermarks and the end.
-func consumersOf(by jobpb.Partitioner, p, producers, consumers int) span {
-	switch by {
-	case jobpb.Partitioner_PARTITIONER_FORWARD:
-		return span{p, p + 1}
-	case jobpb.Partitioner_PARTITIONER_RESCALE:
-		first := p * consumers / producers
-		if producers <= consumers {
-			return span{first, (p + 1) * consumers / producers}
-		}
-		return span{first, first + 1}
-	}
-	return span{0, consumers}
+// consumersOf is the range of consumers that producer i of edge e has a channel to.
+func (t *topology) consumersOf(e *jobpb.Edge, i int32) span {
+	first, n := graph.Consumers(e.Partitioner, t.plan.Chains[e.FromChain].Parallelism, t.plan.Chains[e.ToChain].Parallelism, i)
+	return span{first, first + n}
 }
 
-// producersOf is the inverse of consumersOf.
-func producersOf(by jobpb.Partitioner, c, producers, consumers int) span {
-	switch by {
-	case jobpb.Partitioner_PARTITIONER_FORWARD:
-		return span{c, c + 1}
-	case jobpb.Partitioner_PARTITIONER_RESCALE:
-		if producers <= consumers {
-			p := ((c+1)*producers - 1) / consumers
-			return span{p, p + 1}
-		}
-		return span{ceilDiv(c*producers, consumers), ceilDiv((c+1)*producers, consumers)}
-	}
-	return span{0, producers}
+// producersOf is the range of producers that consumer i of edge e has a channel from. It may be empty: only subtask 0
+// reads a global edge.
+func (t *topology) producersOf(e *jobpb.Edge, i int32) span {
+	first, n := graph.Producers(e.Partitioner, t.plan.Chains[e.FromChain].Parallelism, t.plan.Chains[e.ToChain].Parallelism, i)
+	return span{first, first + n}
 }
-
-func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 // keyGroupsOf are the key groups g with codec.Subtask(g) = subtask.
 func keyGroupsOf(subtask, parallelism, maxParallelism int) KeyGroups {
-	return KeyGroups{
-		First: ceilDiv(subtask*maxParallelism, parallelism),
-		End:   ceilDiv((subtask+1)*maxParallelism, parallelism),
-	}
+	ceil := func(a int) int { return (a*maxParallelism + parallelism - 1) / parallelism }
+	return KeyGroups{First: ceil(subtask), End: ceil(subtask + 1)}
 }
 
 // owners maps each key group to the subtask that owns it: a division per record less.
@@ -61,19 +37,4 @@ func owners(parallelism, maxParallelism int) []int32 {
 		t[g] = int32(codec.Subtask(g, parallelism, maxParallelism))
 	}
 	return t
-}
-
-// checkPartitioner says why an edge cannot be routed.
-func checkPartitioner(by jobpb.Partitioner, producers, consumers int) error {
-	switch by {
-	case jobpb.Partitioner_PARTITIONER_FORWARD:
-		if producers != consumers {
-			return fmt.Errorf("forward from %d to %d subtasks", producers, consumers)
-		}
-	case jobpb.Partitioner_PARTITIONER_HASH, jobpb.Partitioner_PARTITIONER_REBALANCE, jobpb.Partitioner_PARTITIONER_RESCALE,
-		jobpb.Partitioner_PARTITIONER_BROADCAST, jobpb.Partitioner_PARTITIONER_GLOBAL:
-	default:
-		return fmt.Errorf("partitioner %v is not known to this runtime", by)
-	}
-	return nil
 }

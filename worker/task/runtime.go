@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 // Cursor is where the loop of a subtask stands. All operators of the subtask share one.
@@ -22,7 +23,7 @@ type Cursor struct {
 
 	skipped int64
 	written int64 // records that went into sinks
-	fault   *Fault
+	fault   *fault.Fault
 	where   func() string // position of the record in flight; nil: unknown
 	alarm   func(time.Time)
 	skipLog time.Time // of the last record that was reported as skipped
@@ -79,14 +80,14 @@ func NewRuntime(ctx context.Context, operator string) *Runtime {
 
 // Fail reports an error of user code that must end the attempt. The loop looks at it once per batch: the records of
 // the batch that follow still arrive. The first error wins, with the position of its record.
-func (rt *Runtime) Fail(err error) { rt.fail(err, CodeUser) }
+func (rt *Runtime) Fail(err error) { rt.fail(err, fault.CodeUser) }
 
 // fail is Fail with the code of the part that failed.
 func (rt *Runtime) fail(err error, code string) {
 	if rt.fault != nil || err == nil {
 		return
 	}
-	f := *fault(err, code, rt.Task.Operator)
+	f := *fault.Of(err, code, rt.Task.Operator)
 	if f.Position == "" {
 		f.Position = rt.position()
 	}

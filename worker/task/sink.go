@@ -7,6 +7,7 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 // FinalCheckpoint is the id under which the last output of a bounded job is prepared.
@@ -22,7 +23,7 @@ func NewSink[T any](s connector.Sink[T]) Stage {
 		}
 		return func(v T) {
 			if err := w.Write(rt.Ctx, v, rt.At); err != nil {
-				rt.fail(&sinkError{"write", err}, CodeSink)
+				rt.fail(&sinkError{"write", err}, fault.CodeSink)
 			}
 			rt.written++
 		}, &sinkOperator[T]{rt: rt, w: w}, nil
@@ -72,7 +73,7 @@ func (o *sinkOperator[T]) Close() error { return o.w.Close() }
 func codeOf(err error) string {
 	var s *sinkError
 	if errors.As(err, &s) {
-		return CodeSink
+		return fault.CodeSink
 	}
-	return CodeUser
+	return fault.CodeUser
 }

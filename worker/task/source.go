@@ -7,6 +7,8 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/mark"
 )
 
 // ErrorPolicy says what becomes of a record that cannot be processed.
@@ -98,7 +100,7 @@ func (s *source[T]) enumerator(ctx context.Context, parallelism int) (connector.
 func (s *source[T]) open(c sourceConfig) (_ head, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = panicked(v, c.rt.Task.Operator, "while the source was opened")
+			err = fault.Panicked(v, c.rt.Task.Operator, "while the source was opened")
 		}
 	}()
 	var out any = c.out
@@ -113,7 +115,7 @@ func (s *source[T]) open(c sourceConfig) (_ head, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
-	h := &sourceHead[T]{sourceConfig: c, rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: newMerger(1)}
+	h := &sourceHead[T]{sourceConfig: c, rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: mark.New(1)}
 	switch s.opts.Watermarks {
 	case WatermarksBounded:
 		h.marking = true
@@ -167,7 +169,7 @@ type sourceHead[T any] struct {
 	dry    bool      // every split received is finished
 	count  int64
 
-	marks  *merger        // over unassigned and, one further, each split
+	marks  *mark.Merger   // over unassigned and, one further, each split
 	newest []element.Time // by split: largest time seen
 	active []time.Time    // by split: of the last record; only with IdleAfter
 	start  time.Time      // when it began to wait for its first split

@@ -16,6 +16,7 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 // tape writes down what an operator sees, in order.
@@ -322,7 +323,7 @@ func TestPollErrorsFailTheAttempt(t *testing.T) {
 	j := newJob(t)
 	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(sink))
 	f := failed(t, j)
-	expect(t, f, CodeSource, "src", "")
+	expect(t, f, fault.CodeSource, "src", "")
 	if f.Message != "poll: test failure" {
 		t.Errorf("message %q", f.Message)
 	}
@@ -334,7 +335,7 @@ func TestAForeignCancellationIsAFailure(t *testing.T) {
 	src.poll = func(context.Context, int) error { return context.Canceled }
 	j := newJob(t)
 	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
-	expect(t, failed(t, j), CodeSource, "src", "")
+	expect(t, failed(t, j), fault.CodeSource, "src", "")
 }
 
 // found is an enumerator by a script.
@@ -412,14 +413,14 @@ func TestFailedDiscoveryFailsTheAttempt(t *testing.T) {
 
 func TestUnboundedSourceWithoutEventTimeIsIdle(t *testing.T) {
 	h, _ := splitsHead(t, &counted[int]{n: 1, endless: true}, SourceOptions[int]{})
-	ev, ok := h.marks.next()
+	ev, ok := h.marks.Next()
 	if !ok || ev.Kind != element.Idle {
 		t.Errorf("says %v %v", ev, ok)
 	}
 	if err := h.letter(letter{assign: &taskpb.AssignSplits{Splits: splitsFrom(0, 2)}}); err != nil {
 		t.Fatal(err)
 	}
-	if ev, ok := h.marks.next(); ok {
+	if ev, ok := h.marks.Next(); ok {
 		t.Errorf("after splits it says %v", ev)
 	}
 }

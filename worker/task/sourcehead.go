@@ -10,6 +10,7 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 func (h *sourceHead[T]) step(limit int) (progress, error) {
@@ -67,7 +68,7 @@ func (h *sourceHead[T]) pollOnce() error {
 	if h.poll.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(h.poll.ctx))) {
 		return h.rt.Ctx.Err()
 	}
-	return &Fault{Kind: jobpb.FailureKind_FAILURE_USER, Code: CodeSource, Operator: h.rt.Task.Operator, Err: fmt.Errorf("poll: %w", err)}
+	return &fault.Fault{Kind: jobpb.FailureKind_FAILURE_USER, Code: fault.CodeSource, Operator: h.rt.Task.Operator, Err: fmt.Errorf("poll: %w", err)}
 }
 
 // renewPoll replaces the context of polls after a letter has ended it.
@@ -101,7 +102,7 @@ func (h *sourceHead[T]) deliver(now time.Time) error {
 		if s < 0 || int(s) >= h.have {
 			return fmt.Errorf("the reader finished split %d of %d", s, h.have)
 		}
-		h.marks.finish(1+int(s), element.MaxTime)
+		h.marks.Finish(1+int(s), element.MaxTime)
 	}
 	if now.Sub(h.marked) < markEvery && !h.dry {
 		return nil
@@ -151,7 +152,7 @@ func (h *sourceHead[T]) promise(s connector.SplitIndex, t element.Time) {
 	h.newest[s] = max(h.newest[s], t)
 	w := h.newest[s]
 	if d := element.Time(h.opts.OutOfOrder.Microseconds()) + 1; w >= element.MinTime+d {
-		h.marks.set(1+int(s), w-d)
+		h.marks.Set(1+int(s), w-d)
 	}
 }
 
@@ -190,7 +191,7 @@ func (h *sourceHead[T]) pushMarked() error {
 
 // say passes on what the merged watermark has to say.
 func (h *sourceHead[T]) say() error {
-	if ev, ok := h.marks.next(); ok && ev.Kind != element.End {
+	if ev, ok := h.marks.Next(); ok && ev.Kind != element.End {
 		return h.chain.control(ev)
 	}
 	return nil
@@ -203,7 +204,7 @@ func (h *sourceHead[T]) recordError(e *connector.RecordError) error {
 		h.rt.skipAt(err, position)
 		return nil
 	}
-	return &Fault{Kind: jobpb.FailureKind_FAILURE_USER, Code: CodeRecord, Operator: h.rt.Task.Operator, Position: position, Err: err}
+	return &fault.Fault{Kind: jobpb.FailureKind_FAILURE_USER, Code: fault.CodeRecord, Operator: h.rt.Task.Operator, Position: position, Err: err}
 }
 
 func (h *sourceHead[T]) position() string {
@@ -230,7 +231,7 @@ func (h *sourceHead[T]) close(error) error {
 	if h.poll.cancel != nil {
 		h.poll.cancel()
 	}
-	if err := protect(h.rd.Close); err != nil {
+	if err := fault.Protect(h.rd.Close); err != nil {
 		return fmt.Errorf("close source: %w", err)
 	}
 	return nil

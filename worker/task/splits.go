@@ -8,6 +8,7 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 // letter takes splits that the coordinator has assigned. They are committed there, and the answer to a request is the
@@ -29,8 +30,8 @@ func (h *sourceHead[T]) letter(l letter) error {
 	now := h.rt.Now()
 	if len(fresh) > 0 {
 		if err := h.rd.Assign(splitsOf(fresh)); err != nil {
-			return &Fault{
-				Kind: jobpb.FailureKind_FAILURE_USER, Code: CodeSource, Operator: h.rt.Task.Operator,
+			return &fault.Fault{
+				Kind: jobpb.FailureKind_FAILURE_USER, Code: fault.CodeSource, Operator: h.rt.Task.Operator,
 				Position: "split " + fresh[0].Id, Err: fmt.Errorf("assign splits: %w", err),
 			}
 		}
@@ -38,7 +39,7 @@ func (h *sourceHead[T]) letter(l letter) error {
 	}
 	for range fresh {
 		h.have++
-		h.marks.add()
+		h.marks.Add()
 		h.newest = append(h.newest, element.MinTime)
 		if h.idles() {
 			h.active = append(h.active, now)
@@ -47,9 +48,9 @@ func (h *sourceHead[T]) letter(l letter) error {
 	switch {
 	case a.End:
 		h.noMore = true
-		h.marks.finish(unassigned, element.MaxTime)
+		h.marks.Finish(unassigned, element.MaxTime)
 	case !h.bounded && h.have > 0:
-		h.marks.rest(unassigned)
+		h.marks.Rest(unassigned)
 	}
 	if !h.marking {
 		h.silence()
@@ -59,8 +60,8 @@ func (h *sourceHead[T]) letter(l letter) error {
 
 // silence makes a source without watermarks idle for event time.
 func (h *sourceHead[T]) silence() {
-	for i := range h.marks.ins {
-		h.marks.rest(i)
+	for i := range h.marks.Active() {
+		h.marks.Rest(i)
 	}
 }
 
@@ -98,10 +99,7 @@ func (h *sourceHead[T]) restIdle(now time.Time) (next time.Time) {
 	if h.start.IsZero() {
 		h.start = now
 	}
-	for _, i := range h.marks.live {
-		if h.marks.ins[i].state != inputActive {
-			continue
-		}
+	for i := range h.marks.Active() {
 		since := h.start
 		if i != unassigned {
 			since = h.active[i-1]
@@ -111,7 +109,7 @@ func (h *sourceHead[T]) restIdle(now time.Time) (next time.Time) {
 			next = earlier(next, due)
 			continue
 		}
-		h.marks.rest(int(i))
+		h.marks.Rest(i)
 	}
 	return next
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/mark"
 )
 
 // wiring makes the chain of one attempt. It lives on the goroutine of the subtask and is done with before the first
@@ -48,7 +50,7 @@ func (w *wiring) wire() (_ *wired, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &gateHead{chain: newChain(w.ctx, w.cur, nodes, -1), marks: newMerger(len(ins))}
+	h := &gateHead{chain: newChain(w.ctx, w.cur, nodes, -1), marks: mark.New(len(ins))}
 	for i, in := range ins {
 		g, err := w.gate(inputRef{op, int32(i)}, in)
 		if err != nil {
@@ -71,7 +73,7 @@ func (w *wiring) wireSource(op int32) (*wired, error) {
 	c := newChain(w.ctx, w.cur, append([]node{self}, kids...), 0)
 	h, err := w.topo.prog.Nodes[op].Source.open(sourceConfig{rt: rt, chain: c, mail: w.mail, out: outs[""], request: w.requestSplits(op)})
 	if err != nil {
-		return nil, fault(err, CodeSource, rt.Task.Operator)
+		return nil, fault.Of(err, fault.CodeSource, rt.Task.Operator)
 	}
 	return &wired{c, h}, nil
 }
@@ -89,10 +91,10 @@ func (w *wiring) operator(op int32) (ins []any, nodes []node, err error) {
 		in, o, err := w.build(st, rt, outs[""])
 		if o != nil && i == 0 {
 			self.op = o
-			w.opened = append(w.opened, func(error) error { return protect(o.Close) })
+			w.opened = append(w.opened, func(error) error { return fault.Protect(o.Close) })
 		}
 		if err != nil {
-			return nil, nil, fault(err, codeOf(err), rt.Task.Operator)
+			return nil, nil, fault.Of(err, codeOf(err), rt.Task.Operator)
 		}
 		ins = append(ins, in)
 		self.entries = append(self.entries, entryOf(in))
@@ -107,7 +109,7 @@ func (w *wiring) operator(op int32) (ins []any, nodes []node, err error) {
 func (w *wiring) build(st Stage, rt *Runtime, outs []any) (in any, op Operator, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = panicked(v, rt.Task.Operator, "while the operator was opened")
+			err = fault.Panicked(v, rt.Task.Operator, "while the operator was opened")
 		}
 	}()
 	if len(outs) == 1 {
@@ -142,18 +144,16 @@ func (w *wiring) consumers(op int32) (outs map[string][]any, nodes []node, offse
 }
 
 func (w *wiring) outlet(from int32, ref inputRef, e *jobpb.Edge) ([]any, []node, error) {
-	consumer := w.topo.plan.Chains[e.ToChain]
-	self, producers, consumers := w.index(), int(w.plan().Parallelism), int(consumer.Parallelism)
-	ends, err := w.ends(consumer.Index, consumersOf(e.Partitioner, self, producers, consumers))
+	ends, err := w.ends(e.ToChain, w.topo.consumersOf(e, w.sub.Index))
 	if err != nil {
 		return nil, nil, err
 	}
 	id := w.topo.prog.Graph.Operators[ref.op].Id
 	push, o, err := w.topo.prog.Nodes[ref.op].Exchanges[ref.input].outlet(joint{
-		attempt: w.attempt, ctx: w.ctx, rt: w.runtime(from), edge: e, ends: ends, consumers: consumers,
+		attempt: w.attempt, ctx: w.ctx, rt: w.runtime(from), edge: e, ends: ends,
 	})
 	if err != nil {
-		return nil, nil, fault(fmt.Errorf("open the edge to %s: %w", id, err), CodeDeploy, id)
+		return nil, nil, fault.Of(fmt.Errorf("open the edge to %s: %w", id, err), fault.CodeDeploy, id)
 	}
 	w.opened = append(w.opened, o.close)
 	return []any{push}, []node{{id: id, out: o, size: 1, entries: []uintptr{entryOf(push)}}}, nil
@@ -161,10 +161,12 @@ func (w *wiring) outlet(from int32, ref inputRef, e *jobpb.Edge) ([]any, []node,
 
 func (w *wiring) gate(ref inputRef, push any) (gate, error) {
 	e := w.topo.edges[ref]
-	producer := w.topo.plan.Chains[e.FromChain]
-	ends, err := w.ends(producer.Index, producersOf(e.Partitioner, w.index(), int(producer.Parallelism), int(w.plan().Parallelism)))
+	ends, err := w.ends(e.FromChain, w.topo.producersOf(e, w.sub.Index))
 	if err != nil {
 		return nil, err
+	}
+	if len(ends) == 0 {
+		return &closedGate{}, nil
 	}
 	id := w.topo.prog.Graph.Operators[ref.op].Id
 	g, err := w.topo.prog.Nodes[ref.op].Exchanges[ref.input].gate(joint{
@@ -172,7 +174,7 @@ func (w *wiring) gate(ref inputRef, push any) (gate, error) {
 		from: w.topo.prog.Graph.Operators[e.FromOperator].Id,
 	}, push)
 	if err != nil {
-		return nil, fault(fmt.Errorf("open input %d of %s: %w", ref.input, id, err), CodeDeploy, id)
+		return nil, fault.Of(fmt.Errorf("open input %d of %s: %w", ref.input, id, err), fault.CodeDeploy, id)
 	}
 	return g, nil
 }
@@ -181,9 +183,9 @@ func (w *wiring) gate(ref inputRef, push any) (gate, error) {
 func (w *wiring) ends(chain int32, s span) ([]shuffle.End, error) {
 	ends := make([]shuffle.End, 0, s.len())
 	for i := s.first; i < s.end; i++ {
-		l := w.locations[subtaskID{chain, int32(i)}]
+		l := w.locations[subtaskID{chain, i}]
 		if l == nil {
-			return nil, fatal(CodeDeploy, "the deployment does not say where subtask %d of chain %d is", i, chain)
+			return nil, fault.Fatal(fault.CodeDeploy, "the deployment does not say where subtask %d of chain %d is", i, chain)
 		}
 		end := shuffle.End{Index: l.Index, Attempt: l.Attempt}
 		if l.Process != w.proc.cfg.Process {
@@ -196,7 +198,6 @@ func (w *wiring) ends(chain int32, s span) ([]shuffle.End, error) {
 
 // runtime is the surroundings of one operator in this attempt.
 func (w *wiring) runtime(op int32) *Runtime {
-	g := w.topo.plan.Graph
 	parallelism := int(w.plan().Parallelism)
 	id := w.topo.prog.Graph.Operators[op].Id
 	return &Runtime{
@@ -204,8 +205,8 @@ func (w *wiring) runtime(op int32) *Runtime {
 		Ctx:            w.ctx,
 		Task:           w.task(id, w.log.With("operator", id)),
 		Now:            time.Now,
-		MaxParallelism: int(g.MaxParallelism),
-		KeyGroups:      keyGroupsOf(w.index(), parallelism, int(g.MaxParallelism)),
+		MaxParallelism: w.topo.keyGroups,
+		KeyGroups:      keyGroupsOf(w.index(), parallelism, w.topo.keyGroups),
 	}
 }
 

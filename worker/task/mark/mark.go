@@ -1,14 +1,18 @@
-package task
+package mark
 
-import "github.com/sluiceio/sluice/flow/element"
+import (
+	"iter"
 
-// merger is the one rule by which watermarks meet, used for the channels of a gate, the gates of a subtask and the
+	"github.com/sluiceio/sluice/flow/element"
+)
+
+// Merger is the one rule by which watermarks meet, used for the channels of a gate, the gates of a subtask and the
 // splits of a source: the minimum over the inputs that are neither idle nor ended.
 //
 // An ended input leaves the minimum instead of counting as +∞: otherwise one finished input beside idle ones would
 // push the clock to the end of time, and everything after it would be late. The outcome never falls, also when an
 // idle input wakes up behind it.
-type merger struct {
+type Merger struct {
 	ins   []input
 	live  []int32 // inputs that have not ended
 	stale bool    // the minimum has to be computed again
@@ -33,24 +37,24 @@ const (
 	inputEnded
 )
 
-// newMerger has n active inputs that have promised nothing yet.
-func newMerger(n int) *merger {
-	m := &merger{min: element.MinTime, out: element.MinTime, end: element.MaxTime}
+// New makes a merger of n active inputs that have promised nothing yet.
+func New(n int) *Merger {
+	m := &Merger{min: element.MinTime, out: element.MinTime, end: element.MaxTime, stale: true}
 	for range n {
-		m.add()
+		m.Add()
 	}
 	return m
 }
 
-// add appends an active input without a promise.
-func (m *merger) add() {
+// Add appends an active input without a promise.
+func (m *Merger) Add() {
 	m.live = append(m.live, int32(len(m.ins)))
 	m.ins = append(m.ins, input{at: element.MinTime})
 	m.stale = true
 }
 
-// set takes the watermark t of input i, which becomes active. A time that falls is ignored.
-func (m *merger) set(i int, t element.Time) {
+// Set takes the watermark t of input i, which becomes active. A time that falls is ignored.
+func (m *Merger) Set(i int, t element.Time) {
 	in := &m.ins[i]
 	if in.state == inputEnded {
 		return
@@ -62,24 +66,24 @@ func (m *merger) set(i int, t element.Time) {
 	in.at = max(in.at, t)
 }
 
-// touch makes input i active: it has a record.
-func (m *merger) touch(i int) {
+// Touch makes input i active: it has a record.
+func (m *Merger) Touch(i int) {
 	if in := &m.ins[i]; in.state == inputIdle {
 		in.state = inputActive
 		m.stale = true
 	}
 }
 
-// rest takes input i out of the minimum until it is touched or set.
-func (m *merger) rest(i int) {
+// Rest takes input i out of the minimum until it is touched or set.
+func (m *Merger) Rest(i int) {
 	if in := &m.ins[i]; in.state == inputActive {
 		in.state = inputIdle
 		m.stale = true
 	}
 }
 
-// finish takes input i out for ever; t is its last watermark.
-func (m *merger) finish(i int, t element.Time) {
+// Finish takes input i out for ever; t is its last watermark.
+func (m *Merger) Finish(i int, t element.Time) {
 	in := &m.ins[i]
 	if in.state == inputEnded {
 		return
@@ -96,8 +100,8 @@ func (m *merger) finish(i int, t element.Time) {
 	}
 }
 
-// next is what has to be said downstream because of the changes since the last call, if anything.
-func (m *merger) next() (element.Event, bool) {
+// Next is what has to be said downstream because of the changes since the last call, if anything.
+func (m *Merger) Next() (element.Event, bool) {
 	if !m.stale {
 		return element.Event{}, false
 	}
@@ -132,4 +136,15 @@ func (m *merger) next() (element.Event, bool) {
 	m.idle = false
 	m.out = max(m.out, least)
 	return element.Event{Kind: element.Watermark, Time: m.out}, true
+}
+
+// Active yields the inputs that are in the minimum. The loop may Rest them.
+func (m *Merger) Active() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, i := range m.live {
+			if m.ins[i].state == inputActive && !yield(int(i)) {
+				return
+			}
+		}
+	}
 }

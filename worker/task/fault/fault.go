@@ -1,9 +1,10 @@
-package task
+package fault
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/sluiceio/sluice/internal/run"
@@ -90,15 +91,10 @@ func bounded(s string, n int) string {
 	return s[:cut] + mark
 }
 
-// stopped reports that err only repeats that ctx has ended.
-func stopped(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)))
-}
-
-// fault classifies err: what broke because another process did is a loss, what no restart can cure is fatal, and
+// Of classifies err: what broke because another process did is a loss, what no restart can cure is fatal, and
 // everything else is the fault of user code or of the connector that code names, unless the place that found it knows
 // better.
-func fault(err error, code, operator string) *Fault {
+func Of(err error, code, operator string) *Fault {
 	_, lost := errors.AsType[*shuffle.LossError](err)
 	if f, ok := errors.AsType[*Fault](err); ok {
 		// A loss may wrap the fault of the peer. That one is the peer's to report.
@@ -117,7 +113,43 @@ func fault(err error, code, operator string) *Fault {
 	return f
 }
 
-// fatal is a failure that a restart cannot cure.
-func fatal(code, format string, args ...any) *Fault {
+// Fatal is a failure that a restart cannot cure.
+func Fatal(code, format string, args ...any) *Fault {
 	return &Fault{Kind: jobpb.FailureKind_FAILURE_FATAL, Code: code, Err: fmt.Errorf(format, args...)}
+}
+
+// Panicked is the fault of a panic. To be called by the deferred function that recovered v.
+func Panicked(v any, operator, position string) *Fault {
+	err, ok := v.(error)
+	if !ok {
+		err = fmt.Errorf("%v", v)
+	}
+	return &Fault{
+		Kind: jobpb.FailureKind_FAILURE_USER, Code: CodePanic, Operator: operator, Position: position,
+		Stack: panicStack(string(debug.Stack())), Err: fmt.Errorf("panic: %w", err),
+	}
+}
+
+// panicStack is the stack below the call of panic: what the user wants to see comes first.
+func panicStack(s string) string {
+	if i := strings.Index(s, "\npanic("); i >= 0 {
+		rest := s[i+1:]
+		for range 2 { // the call and its line
+			if _, after, ok := strings.Cut(rest, "\n"); ok {
+				rest = after
+			}
+		}
+		return rest
+	}
+	return s
+}
+
+// Protect calls f and turns a panic into an error.
+func Protect(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = Panicked(v, "", "")
+		}
+	}()
+	return f()
 }

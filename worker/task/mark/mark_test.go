@@ -1,4 +1,4 @@
-package task
+package mark
 
 import (
 	"fmt"
@@ -11,20 +11,20 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 )
 
-// The scripts under testdata/merge tell how the watermark of several inputs comes about:
+// The scripts under testdata tell how the watermark of several inputs comes about:
 //
 //	inputs n=N            starts over with N inputs
 //	run                   the lines of the block change inputs and print what has to be said downstream
 //	  wm I T | rec I | idle I | end I [T] | add
 func TestWatermarkOfSeveralInputs(t *testing.T) {
-	datadriven.Walk(t, "testdata/merge", func(t *testing.T, path string) {
-		var m *merger
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		var m *Merger
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "inputs":
 				var n int
 				d.ScanArgs(t, "n", &n)
-				m = newMerger(n)
+				m = New(n)
 				return ""
 			case "run":
 				return script(t, m, d.Input)
@@ -35,7 +35,7 @@ func TestWatermarkOfSeveralInputs(t *testing.T) {
 	})
 }
 
-func script(t *testing.T, m *merger, input string) string {
+func script(t *testing.T, m *Merger, input string) string {
 	var out strings.Builder
 	for line := range strings.Lines(input) {
 		line = strings.TrimSpace(line)
@@ -46,20 +46,20 @@ func script(t *testing.T, m *merger, input string) string {
 		}
 		switch verb {
 		case "wm":
-			m.set(i, at)
+			m.Set(i, at)
 		case "rec":
-			m.touch(i)
+			m.Touch(i)
 		case "idle":
-			m.rest(i)
+			m.Rest(i)
 		case "end":
-			m.finish(i, at)
+			m.Finish(i, at)
 		case "add":
-			m.add()
+			m.Add()
 		default:
 			t.Fatalf("unknown verb in %q", line)
 		}
 		fmt.Fprintf(&out, "%-10s", line)
-		for ev, ok := m.next(); ok; ev, ok = m.next() {
+		for ev, ok := m.Next(); ok; ev, ok = m.Next() {
 			fmt.Fprintf(&out, " → %s", eventText(ev))
 		}
 		fmt.Fprintln(&out)
@@ -84,11 +84,11 @@ func eventText(ev element.Event) string {
 	return "?"
 }
 
-// TestWatermarkIsTheMinimumOfActiveInputs compares the merger with the definition, after any changes.
+// TestWatermarkIsTheMinimumOfActiveInputs compares the Merger with the definition, after any changes.
 func TestWatermarkIsTheMinimumOfActiveInputs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "inputs")
-		m := newMerger(n)
+		m := New(n)
 		type model struct {
 			at          element.Time
 			idle, ended bool
@@ -103,17 +103,17 @@ func TestWatermarkIsTheMinimumOfActiveInputs(t *testing.T) {
 			in := &ins[i]
 			switch rapid.IntRange(0, 9).Draw(t, "change") {
 			case 0:
-				m.rest(i)
+				m.Rest(i)
 				in.idle = true
 			case 1:
-				m.touch(i)
+				m.Touch(i)
 				in.idle = false
 			case 2:
-				m.finish(i, element.MaxTime)
+				m.Finish(i, element.MaxTime)
 				in.ended = true
 			default:
 				at := element.Time(rapid.IntRange(0, 20).Draw(t, "time"))
-				m.set(i, at)
+				m.Set(i, at)
 				if !in.ended {
 					in.at, in.idle = max(in.at, at), false
 				}
@@ -128,7 +128,7 @@ func TestWatermarkIsTheMinimumOfActiveInputs(t *testing.T) {
 					}
 				}
 			}
-			ev, ok := m.next()
+			ev, ok := m.Next()
 			switch {
 			case live == 0:
 				if ok && ev != (element.Event{Kind: element.End, Time: element.MaxTime}) {
