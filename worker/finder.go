@@ -9,10 +9,9 @@ import (
 // finder knows where the leader may be: the last one, whom a follower named, and every coordinator that the worker was
 // started with.
 type finder struct {
-	join []string
-
 	mu struct {
 		sync.Mutex
+		join  []string // in the order in which they are asked
 		last  string   // the leader of the newest session
 		hints []string // addresses named by followers since, newest first
 	}
@@ -22,7 +21,9 @@ type finder struct {
 const maxHints = 4
 
 func newFinder(join []string) *finder {
-	return &finder{join: slices.Clone(join)}
+	f := &finder{}
+	f.mu.join = slices.Clone(join)
+	return f
 }
 
 // candidates is everyone who could be asked, the likeliest first, each once.
@@ -30,7 +31,7 @@ func (f *finder) candidates() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []string
-	for _, addr := range slices.Concat(f.mu.hints, []string{f.mu.last}, f.join) {
+	for _, addr := range slices.Concat(f.mu.hints, []string{f.mu.last}, f.mu.join) {
 		if addr != "" && !slices.Contains(all, addr) {
 			all = append(all, addr)
 		}
@@ -51,6 +52,20 @@ func (f *finder) found(addr string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.last, f.mu.hints = addr, nil
+}
+
+// suspect puts a coordinator that has stopped to answer behind all others: waiting for it once more would take the time
+// in which its successor has to be found.
+func (f *finder) suspect(addr string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.last == addr {
+		f.mu.last = ""
+	}
+	f.mu.hints = slices.DeleteFunc(f.mu.hints, func(h string) bool { return h == addr })
+	if i := slices.Index(f.mu.join, addr); i >= 0 {
+		f.mu.join = append(slices.Delete(f.mu.join, i, i+1), addr)
+	}
 }
 
 // Pauses between two rounds through all candidates. They stay far below the loss timeout: a new leader gives every

@@ -155,6 +155,9 @@ func (a *agent) search(ctx context.Context) bool {
 		if detail, ok := apipb.DetailOf(err); ok && detail.Leader != "" {
 			a.finder.hint(detail.Leader)
 		}
+		if errors.Is(err, errSilent) {
+			a.finder.suspect(addr)
+		}
 		if held {
 			a.log.Warn("session with the leader ended", "leader", addr, "error", err)
 			return true
@@ -202,7 +205,6 @@ type session struct {
 	mu struct {
 		sync.Mutex
 		lastHeard time.Time
-		answers   bool // the leader has answered a heartbeat of this session
 	}
 }
 
@@ -271,7 +273,6 @@ func (s *session) listen(ctx context.Context) error {
 		}
 		s.mu.Lock()
 		s.mu.lastHeard = time.Now()
-		s.mu.answers = s.mu.answers || m.GetAck().GetHeartbeat() > 0
 		s.mu.Unlock()
 		s.agent.obey(m)
 	}
@@ -342,7 +343,7 @@ func (s *session) send(m *controlpb.WorkerMessage) error {
 	return nil
 }
 
-// watch ends a session whose leader has fallen silent. It must be sooner than the loss timeout: a paused leader keeps its
+// watch ends a session whose leader has fallen silent: it answers every heartbeat. It must be sooner than the loss timeout: a paused leader keeps its
 // connections, and its successor gives every worker only that long to come.
 func (s *session) watch(ctx context.Context) error {
 	_, lostAfter := s.agent.connection.timings()
@@ -356,9 +357,9 @@ func (s *session) watch(ctx context.Context) error {
 			return nil
 		}
 		s.mu.Lock()
-		silence, answers := time.Since(s.mu.lastHeard), s.mu.answers
+		silence := time.Since(s.mu.lastHeard)
 		s.mu.Unlock()
-		if answers && silence > limit {
+		if silence > limit {
 			return fmt.Errorf("%w: nothing heard for %s", errSilent, silence.Round(time.Millisecond))
 		}
 	}
