@@ -68,19 +68,21 @@ type entered struct {
 // attempt is here already or belongs elsewhere.
 func (m *meeting) enter(s side, f Fence, e endpoint) (entered, Reason) {
 	own, other := &m.seats[s], &m.seats[1-s]
-	for _, x := range []*seat{own, other} {
-		switch {
-		case !x.taken:
-			continue
-		case !x.fence.comparable(f):
-			return entered{}, Protocol
-		case f.compare(x.fence) < 0:
-			return entered{}, Stale
-		case x.fence == f && x.end == nil:
-			return entered{}, Gone
-		case x == own && x.fence == f:
+	for _, x := range m.seats {
+		if x.taken && !x.fence.comparable(f) {
 			return entered{}, Protocol
 		}
+		if x.taken && f.compare(x.fence) < 0 {
+			return entered{}, Stale
+		}
+	}
+	for _, x := range m.seats {
+		if x.taken && x.fence == f && x.end == nil {
+			return entered{}, Gone
+		}
+	}
+	if own.taken && own.fence == f {
+		return entered{}, Protocol
 	}
 	var r entered
 	if own.end != nil {

@@ -27,7 +27,7 @@ type Gate[T any] struct {
 	n        *Network
 	in       *inbox
 	ends     []arrival
-	reserved int64 // bytes of network memory
+	reserved reservation
 	closed   bool
 	stats    GateStats
 
@@ -89,7 +89,7 @@ func NewGate[T any](n *Network, cfg GateConfig[T]) (*Gate[T], error) {
 		g.ends = append(g.ends, a)
 	}
 	if err := n.join(consuming, g.ends); err != nil {
-		n.memory.release(reserved)
+		n.memory.giveBack(reserved)
 		return nil, fmt.Errorf("register consumer %d of edge %d: %w", cfg.Consumer, cfg.Edge, err)
 	}
 	if err := n.connect(g.in); err != nil {
@@ -193,6 +193,7 @@ func (g *Gate[T]) Close(err error) {
 		i.close(reason, err)
 	}
 	g.n.leave(consuming, g.ends)
-	g.n.memory.release(g.reserved + g.record.held)
+	g.n.memory.giveBack(g.reserved)
+	g.n.memory.release(g.record.held)
 	g.record = pieces{ch: -1}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
 
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/exchangepb"
@@ -67,7 +68,7 @@ func (n *Network) Run(ctx context.Context) error {
 	if l := n.cfg.Listener; l != nil {
 		server := n.newServer(g)
 		g.Go("serve", func(context.Context) error {
-			if err := server.Serve(l); err != nil {
+			if err := server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 				return fmt.Errorf("serve the exchange: %w", err)
 			}
 			return nil

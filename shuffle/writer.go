@@ -22,8 +22,8 @@ type Writer[T any] struct {
 	outs   []outlet[T]
 	ends   []arrival
 
-	unit     int   // bytes of a buffer
-	reserved int64 // bytes of network memory
+	unit     int // bytes of a buffer
+	reserved reservation
 	filled   int   // outlets that hold something
 	dirty    []int // outlets that may hold something
 	late     []int // outlets whose turn to take an event has not come yet
@@ -105,7 +105,7 @@ func NewWriter[T any](n *Network, cfg WriterConfig[T]) (*Writer[T], error) {
 		w.ends = append(w.ends, a)
 	}
 	if err := n.join(producing, w.ends); err != nil {
-		n.memory.release(w.reserved)
+		n.memory.giveBack(w.reserved)
 		return nil, fmt.Errorf("register producer %d of edge %d: %w", cfg.Producer, cfg.Edge, err)
 	}
 	return w, nil
@@ -298,7 +298,7 @@ func (w *Writer[T]) Close(err error) error {
 		}
 	}
 	w.n.leave(producing, w.ends)
-	w.n.memory.release(w.reserved)
+	w.n.memory.giveBack(w.reserved)
 	return result
 }
 

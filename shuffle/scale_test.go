@@ -1,0 +1,217 @@
+package shuffle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/test/bufconn"
+	"pgregory.net/rapid"
+
+	"github.com/sluiceio/sluice/flow/element"
+)
+
+// 40 producers and 50 consumers in two processes: 2,000 channels, one connection, bounded memory.
+func TestThousandsOfChannelsShareOneStream(t *testing.T) {
+	const producers, consumers, records, memory = 40, 50, 500, 64 << 20
+	synctest.Test(t, func(t *testing.T) {
+		l := bufconn.Listen(1 << 20)
+		var dials atomic.Int64
+		w := newRemote(t, worldConfig{memory: memory, listener: l, dial: func(ctx context.Context, _ Peer) (net.Conn, error) {
+			dials.Add(1)
+			return l.DialContext(ctx)
+		}})
+		var waits []func() error
+		sent := make([]int64, consumers)
+		for p := range producers {
+			x := w.writer(p, consumers)
+			waits = append(waits, w.do("produce", func() error {
+				for i := range records {
+					to := (i*7 + p) % consumers
+					atomic.AddInt64(&sent[to], int64(i))
+					if err := x.Add(to, rec{Key: uint64(i), Text: strings.Repeat("x", i%200)}, element.Time(i)); err != nil {
+						return err
+					}
+					if i%50 == 0 {
+						if err := x.Broadcast(element.Event{Kind: element.Watermark, Time: element.Time(i)}); err != nil {
+							return err
+						}
+					}
+				}
+				return errors.Join(x.Broadcast(endOfInput), x.Close(nil))
+			}))
+		}
+		got := make([]int64, consumers)
+		for c := range consumers {
+			g := w.gate(c, producers)
+			waits = append(waits, w.do("consume", func() error {
+				defer g.Close(nil)
+				for left := producers; left > 0; {
+					in, err := g.next()
+					if err != nil {
+						return err
+					}
+					if in.Event.Kind == element.End {
+						left--
+					}
+					if in.Batch != nil {
+						for _, v := range in.Batch.Vals {
+							got[c] += int64(v.Key)
+						}
+						g.Release(in)
+					}
+				}
+				return nil
+			}))
+		}
+		for _, n := range []*Network{w.producers, w.consumers} {
+			if used, limit := n.Memory(); used > limit || used < limit/4 {
+				t.Errorf("%d of %d bytes are reserved", used, limit)
+			}
+		}
+		for _, wait := range waits {
+			if err := wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for c := range got {
+			if got[c] != atomic.LoadInt64(&sent[c]) {
+				t.Errorf("consumer %d: sum %d, want %d", c, got[c], sent[c])
+			}
+		}
+		if dials.Load() != 1 {
+			t.Errorf("%d connections", dials.Load())
+		}
+		w.stop()
+	})
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Consumers that stand still hold no more memory than was promised, and the producers stand with them.
+func TestAStalledConsumerHoldsNoMoreThanItsMemory(t *testing.T) {
+	const producers, consumers, memory = 8, 8, 8 << 20
+	synctest.Test(t, func(t *testing.T) {
+		before := heapInUse()
+		w := newRemote(t, worldConfig{memory: memory})
+		ctx, cancel := context.WithCancel(t.Context())
+		var writers []*Writer[rec]
+		var gates []*reader
+		for c := range consumers {
+			gates = append(gates, w.gate(c, producers))
+		}
+		var waits []func() error
+		for p := range producers {
+			cfg := w.writerConfig(p, consumers)
+			cfg.Ctx = ctx
+			x := w.writerOf(cfg)
+			writers = append(writers, x)
+			waits = append(waits, w.do("produce", func() error {
+				for i := 0; ; i++ {
+					if err := x.Add(i%consumers, rec{Key: uint64(i), Text: "0123456789012345678901234567890123456789"}, 0); err != nil {
+						return err
+					}
+				}
+			}))
+		}
+		synctest.Wait() // all stand
+		used := heapInUse() - before
+		if most := int64(2*memory + 2<<20); used > most || used < most/10 { // both processes are in this one; gRPC has something as well
+			t.Errorf("%d bytes are in use, %d are allowed", used, most)
+		}
+		for _, n := range []*Network{w.producers, w.consumers} {
+			if used, limit := n.Memory(); used > limit {
+				t.Errorf("%d of %d bytes are reserved", used, limit)
+			}
+		}
+		cancel()
+		for i, wait := range waits {
+			if err := wait(); !errors.Is(err, context.Canceled) {
+				t.Errorf("producer %d: %v", i, err)
+			}
+			_ = writers[i].Close(context.Canceled)
+		}
+		for _, g := range gates {
+			g.Close(errors.New("over"))
+		}
+		w.stop()
+	})
+}
+
+// tcp is a listener on loopback and how to reach it.
+func tcp(t testing.TB) (net.Listener, func(context.Context, Peer) (net.Conn, error)) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, func(ctx context.Context, _ Peer) (net.Conn, error) {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "tcp", l.Addr().String())
+		if err != nil {
+			return nil, fmt.Errorf("test: %w", err)
+		}
+		return c, nil
+	}
+}
+
+// Whatever the order and the sizes: what fits into half of the memory with the smallest buffers is never refused.
+func TestBuffersShrinkBeforeAnyoneIsRefused(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &memory{limit: rapid.Int64Range(1<<20, 256<<20).Draw(t, "limit")}
+		type user struct {
+			least int64
+			r     reservation
+		}
+		var users []user
+		var least, taken int64
+		for range rapid.IntRange(1, 100).Draw(t, "steps") {
+			if len(users) > 0 && rapid.IntRange(0, 3).Draw(t, "leave") == 0 {
+				i := rapid.IntRange(0, len(users)-1).Draw(t, "who")
+				m.giveBack(users[i].r)
+				least, taken = least-users[i].least, taken-users[i].r.bytes
+				users = append(users[:i], users[i+1:]...)
+				continue
+			}
+			buffers := rapid.IntRange(1, 300).Draw(t, "buffers")
+			need := int64(buffers) * minUnit
+			unit, r, err := m.fit("x", buffers)
+			var e *MemoryError
+			if err != nil && (!errors.As(err, &e) || e.Need != need || least+need <= m.limit/2) {
+				t.Fatalf("%v, with %d of %d taken", err, least, m.limit)
+			}
+			if err != nil {
+				continue
+			}
+			if r.bytes != int64(buffers)*int64(unit) || unit < minUnit || unit > maxUnit {
+				t.Fatalf("%d buffers of %d bytes in %d", buffers, unit, r.bytes)
+			}
+			users = append(users, user{need, r})
+			least, taken = least+need, taken+r.bytes
+			if used, limit := m.usage(); used != taken || used > limit {
+				t.Fatalf("%d of %d used, %d taken", used, limit, taken)
+			}
+		}
+		for _, u := range users {
+			m.giveBack(u.r)
+		}
+		if used, _ := m.usage(); used != 0 || m.mu.extra != 0 {
+			t.Fatalf("%d used at the end", used)
+		}
+	})
+	if unit, _, err := (&memory{limit: 32 << 20}).fit("x", 32); err != nil || unit != maxUnit {
+		t.Errorf("with plenty of memory: buffers of %d bytes, %v", unit, err)
+	}
+}
