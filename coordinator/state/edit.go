@@ -143,8 +143,21 @@ func (e *jobEdit) addFailure(f *jobpb.Failure) {
 			return
 		}
 	}
+	if len(e.j.failures) >= MaxFailures {
+		e.j.failures = withoutEcho(e.j.failures)
+	}
 	e.j.failures = appendBounded(e.j.failures, f, MaxFailures)
 	e.t.note(changeFailure, f)
+}
+
+// withoutEcho makes room in a full history: the oldest loss goes first. Thousands of links break when one subtask fails,
+// and must not drive out what it said of itself.
+func withoutEcho(list []*jobpb.Failure) []*jobpb.Failure {
+	i := slices.IndexFunc(list, func(f *jobpb.Failure) bool { return f.Kind == jobpb.FailureKind_FAILURE_LOSS })
+	if i < 0 {
+		return list
+	}
+	return slices.Delete(slices.Clone(list), i, i+1)
 }
 
 // appendBounded appends without changing what list shares with older records.

@@ -1,0 +1,245 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/proto/commandpb"
+	"github.com/sluiceio/sluice/proto/controlpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+)
+
+// commit is the work on prepared output as this leader follows it.
+type commit struct {
+	abort    bool
+	since    time.Time // the attempts were gone, or a cancel was seen
+	worker   string
+	session  uint64
+	process  uint64 // that was asked; 0: none
+	pace     pacing
+	tries    int       // that the sink answered with "later"
+	later    time.Time // not before
+	done     bool      // the process has answered that all is well
+	receipt  *receipt  // of that answer
+	hopeless *jobpb.Failure
+}
+
+// lost forgets the process that was asked.
+func (c *commit) lost() { c.process, c.worker, c.pace = 0, "", pacing{} }
+
+// end brings a job from FINISHING, FAILING or CANCELLING to its terminal status.
+func (l *Leader) end(j *job, facts *state.Job) {
+	l.unwait(j)
+	if !j.scan && facts.Active() > 0 {
+		return
+	}
+	j.scan = false
+	s := l.survey(j, facts)
+	l.place(j, s.places)
+	if ends(facts.Status()) {
+		l.stopAttempts(j, facts, s)
+		if len(s.stopping) > 0 || len(s.gone) > 0 {
+			return
+		}
+	}
+	abort := ends(facts.Status())
+	if j.commit.since.IsZero() || j.commit.abort != abort {
+		receipt := j.commit.receipt
+		j.commit = commit{abort: abort, since: l.now}
+		l.resolve(receipt)
+	}
+	if l.commitOutput(j, facts) {
+		l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_EndJob{EndJob: &commandpb.EndJob{
+			Job: j.id, JobEpoch: facts.Epoch(), Note: l.note(j, facts),
+		}}}, &flight{})
+	}
+}
+
+// note says what becomes of output that was neither committed nor removed.
+func (l *Leader) note(j *job, facts *state.Job) string {
+	n := len(facts.Committables())
+	if n == 0 {
+		return ""
+	}
+	last := uint64(0)
+	for _, c := range facts.Committables() {
+		last = max(last, c.Checkpoint)
+	}
+	why := "no process of the job could be run in time"
+	if f := j.commit.hopeless; f != nil {
+		why = f.Code + ": " + f.Message
+	}
+	return fmt.Sprintf("uncommitted output up to id %d, %d parts, is retained where it was prepared: %s", last, n, why)
+}
+
+// commitOutput works on the prepared output of a job; it reports true when nothing is left to do, or to hope for.
+func (l *Leader) commitOutput(j *job, facts *state.Job) bool {
+	c, output := &j.commit, len(facts.Committables())
+	deadline := c.since.Add(l.cfg.AbortTimeout)
+	given := c.abort || facts.Head().Desired == jobpb.JobStatus_JOB_CANCELLED
+	switch {
+	case c.hopeless != nil && c.abort:
+		return true
+	case c.hopeless != nil:
+		l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_FailJob{FailJob: &commandpb.FailJob{
+			Job: j.id, JobEpoch: facts.Epoch(), Cause: withTime(c.hopeless, l.now.UnixMicro()),
+		}}}, &flight{})
+		return false
+	case c.done && output > 0:
+		l.confirm(j, facts)
+		return false
+	case c.done, output == 0 && !tidies(facts):
+		return true
+	case given && !l.now.Before(deadline):
+		return true
+	}
+	if given {
+		l.wakeAt(j, deadline)
+	}
+	if l.now.Before(c.later) {
+		l.wakeAt(j, c.later)
+		return false
+	}
+	w, number := l.committerOf(j, facts)
+	switch {
+	case w != nil:
+		l.sendCommit(j, facts, w, number)
+		return false
+	case output == 0:
+		return true // leftovers are removed by a process that is there; none is started for them
+	}
+	l.newCommitter(j, facts)
+	return false
+}
+
+// tidies reports whether the job has sinks whose leftovers a committer may remove: prepared output of attempts that
+// failed, which nobody lists.
+func tidies(facts *state.Job) bool {
+	p := facts.Plan()
+	return p != nil && facts.Head().StartedUs != 0 && slices.ContainsFunc(p.Graph.Operators, func(o *jobpb.Operator) bool {
+		return o.Guarantee == jobpb.Guarantee_GUARANTEE_EXACTLY_ONCE
+	})
+}
+
+// committerOf finds a live process of the job: the one that was asked before, one that ran the job, or one that was
+// deployed for this.
+func (l *Leader) committerOf(j *job, facts *state.Job) (*worker, uint64) {
+	c := &j.commit
+	if w := l.usable(c.worker); w != nil && c.process != 0 && w.session.serial == c.session && w.session.runs(processKey{j.id, c.process}) {
+		return w, c.process
+	}
+	for _, id := range slices.Sorted(maps.Keys(j.places)) {
+		w := l.usable(id)
+		if w == nil {
+			continue
+		}
+		for _, k := range w.session.of(j.id) {
+			if w.session.runs(k) {
+				return w, k.number
+			}
+		}
+	}
+	if k := facts.Head().Committer; k != nil && k.Process != j.committer {
+		if w := l.usable(k.Worker); w != nil && w.session.incarnation == k.Incarnation {
+			l.deployCommitter(j, facts, w, k.Process)
+			return w, k.Process
+		}
+	}
+	return nil, 0
+}
+
+// runs reports whether a process is there and not asked to end.
+func (s *session) runs(k processKey) bool {
+	p := s.processes[k]
+	return p != nil && !p.released
+}
+
+// newCommitter has a process issued that commits. It takes no slot.
+func (l *Leader) newCommitter(j *job, facts *state.Job) {
+	if k := facts.Head().Committer; k != nil && k.Process != j.committer && l.v.Alive(k.Worker, k.Incarnation) {
+		l.addPlace(j, k.Worker) // its session is on the way, or it will be declared lost
+		return
+	}
+	w := l.builder(j, "")
+	if w == nil {
+		if l.gathered() {
+			l.hold(j, facts, "no live worker can commit the output: "+l.lack(facts))
+		}
+		l.wakeAt(j, l.now.Add(l.cfg.LossTimeout))
+		return
+	}
+	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_DeployCommitter{DeployCommitter: &commandpb.DeployCommitter{
+		Job: j.id, JobEpoch: facts.Epoch(), Worker: w.id, Incarnation: w.session.incarnation, Replaces: facts.Head().Committer.GetProcess(),
+	}}}, &flight{})
+}
+
+// sendCommit asks a process to commit or remove everything that is prepared; again until it answers.
+func (l *Leader) sendCommit(j *job, facts *state.Job, w *worker, number uint64) {
+	c := &j.commit
+	if c.process != number || c.session != w.session.serial {
+		c.worker, c.session, c.process, c.pace = w.id, w.session.serial, number, pacing{}
+	}
+	if c.pace.due(l.now, 2*l.cfg.Resend, mostPause) {
+		m := &taskpb.Commit{Job: j.id, JobEpoch: facts.Epoch(), Process: number, Abort: c.abort, Committables: facts.Committables()}
+		for _, x := range m.Committables {
+			m.Checkpoint = max(m.Checkpoint, x.Checkpoint)
+		}
+		l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Commit{Commit: m}})
+	}
+	l.wakeAt(j, c.pace.next)
+}
+
+// committed takes the answer of a committing process.
+func (l *Leader) committed(w *worker, j *job, facts *state.Job, r *taskpb.CommitResult, rc *receipt) {
+	c := &j.commit
+	if r == nil || c.process == 0 || c.process != r.Process || c.worker != w.id || r.JobEpoch != facts.Epoch() || c.done {
+		l.resolve(rc) // an answer to an earlier leader: the question is asked again
+		return
+	}
+	j.scan = true
+	switch {
+	case r.Failure == nil && !r.Retry:
+		c.done, c.receipt = true, rc
+		if len(facts.Committables()) == 0 {
+			c.receipt = nil
+			l.resolve(rc)
+		}
+		return
+	case r.Retry || r.Failure.Kind == jobpb.FailureKind_FAILURE_LOSS:
+		const first, most = time.Second, 30 * time.Second
+		c.later = l.now.Add(min(first<<min(c.tries, 5), most))
+		c.tries++
+		c.pace = pacing{}
+		if r.Failure != nil {
+			l.hold(j, facts, "the output is not committed yet: "+r.Failure.Bounded().Message)
+		}
+	default:
+		f := r.Failure.Bounded()
+		if f.Code == "" {
+			f = &jobpb.Failure{Code: CodeNotVisible, Kind: f.Kind, Message: f.Message}
+		}
+		c.hopeless = f
+	}
+	l.resolve(rc)
+}
+
+// confirm brings into the facts that the output is visible, or gone.
+func (l *Leader) confirm(j *job, facts *state.Job) {
+	last := uint64(0)
+	for _, c := range facts.Committables() {
+		last = max(last, c.Checkpoint)
+	}
+	rc := j.commit.receipt
+	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ConfirmCommits{ConfirmCommits: &commandpb.ConfirmCommits{
+		Job: j.id, JobEpoch: facts.Epoch(), Checkpoint: last,
+	}}}, &flight{done: func(state.Result) {
+		if j.commit.receipt == rc {
+			j.commit.receipt = nil
+		}
+		l.resolve(rc)
+	}})
+}

@@ -1,0 +1,104 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/proto/commandpb"
+	"github.com/sluiceio/sluice/proto/controlpb"
+)
+
+// Event is something that happened: one of the types below.
+type Event interface{ event() }
+
+// Attached: a worker opened its session. It replaces an earlier session of the same worker.
+type Attached struct{ Register *controlpb.Register }
+
+// Detached: the session of an incarnation ended.
+type Detached struct {
+	Worker      string
+	Incarnation uint64
+}
+
+// Heartbeat of a worker. Samples and the answer stay with the driver.
+type Heartbeat struct {
+	Worker      string
+	Incarnation uint64
+}
+
+// Reported: a worker reports a fact.
+type Reported struct {
+	Worker      string
+	Incarnation uint64
+	Report      *controlpb.Report
+}
+
+// Built: a worker ran a build function. Answers to dry runs (no job) belong to the driver.
+type Built struct {
+	Worker      string
+	Incarnation uint64
+	Result      *controlpb.BuildResult
+}
+
+// Draining: a worker wants to leave. At the deadline its subtasks restart elsewhere.
+type Draining struct {
+	Worker      string
+	Incarnation uint64
+	Deadline    time.Time
+}
+
+// ProposalDone answers a Propose. Err says that it failed or that its outcome is unknown. Otherwise Result is the
+// answer; the view of the same Step, or of a later one, contains it.
+type ProposalDone struct {
+	Key    string
+	Result state.Result
+	Err    error
+}
+
+// Applied: the facts may have changed up to Index, by whomever.
+type Applied struct{ Index uint64 }
+
+// Tick: the time of a WakeAt has come. Harmless at any other time.
+type Tick struct{}
+
+func (Attached) event()     {}
+func (Detached) event()     {}
+func (Heartbeat) event()    {}
+func (Reported) event()     {}
+func (Built) event()        {}
+func (Draining) event()     {}
+func (ProposalDone) event() {}
+func (Applied) event()      {}
+func (Tick) event()         {}
+
+// Action is what the driver has to do: one of the types below, in the order given.
+type Action interface{ action() }
+
+// Propose a command. Its time, proposer and version are set. ProposalDone carries the same Key; until then no other
+// proposal has it.
+type Propose struct {
+	Key     string
+	Command *commandpb.Command
+}
+
+// Send a message to the session of a worker's incarnation, in order, or end the session. No session: drop it.
+type Send struct {
+	Worker      string
+	Incarnation uint64
+	Message     *controlpb.CoordinatorMessage
+}
+
+// Drop ends a worker's session, and needs no Detached in answer; the worker may come back.
+type Drop struct {
+	Worker      string
+	Incarnation uint64
+	Reason      string
+}
+
+// WakeAt replaces the previous one: feed a Tick at that time.
+type WakeAt struct{ At time.Time }
+
+func (Propose) action() {}
+func (Send) action()    {}
+func (Drop) action()    {}
+func (WakeAt) action()  {}

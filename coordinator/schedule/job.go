@@ -1,0 +1,268 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/proto/commandpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+)
+
+// job is what this leader knows of a job that has not ended, besides the facts.
+type job struct {
+	id     string
+	number uint64
+	last   *state.Job // facts that were looked at last
+	scan   bool       // compare every subtask with the world
+	wake   time.Time  // of the timer that counts; zero: none
+
+	build   build
+	sent    sentList // by position: which attempts a worker knows of
+	deploys pacing
+	stop    stopping
+	places  map[string]bool    // workers on which it has something
+	settle  time.Time          // failures are judged from then on; zero: nothing waits
+	trouble map[string]trouble // by worker
+
+	reports   []report // waiting to be folded into the facts
+	single    bool     // one report at a time: a batch was refused
+	sources   map[int32]*source
+	commit    commit
+	want      want
+	waits     bool // in Leader.waiting
+	since     time.Time
+	held      time.Time // when this leader proposed the last HoldJob
+	committer uint64    // number of a committing process that is gone
+}
+
+// sent is the newest attempt of a subtask that a session knows of.
+type sent struct {
+	attempt uint32
+	session uint64 // serial
+	at      time.Time
+}
+
+// sentList is made when the first attempt is known.
+type sentList []sent
+
+func (l *sentList) put(size, pos int, s sent) {
+	if len(*l) != size {
+		*l = make(sentList, size)
+	}
+	(*l)[pos] = s
+}
+
+// knows reports whether the session has been told of the attempt, or told of it.
+func (l sentList) knows(pos int, attempt uint32, session uint64) bool {
+	return pos < len(l) && l[pos].attempt == attempt && l[pos].session == session
+}
+
+// pacing repeats a message: at once, and then after pauses that double.
+type pacing struct {
+	pause time.Duration
+	next  time.Time
+}
+
+// due reports whether it is time again, and moves on if so.
+func (p *pacing) due(now time.Time, first, most time.Duration) bool {
+	if now.Before(p.next) {
+		return false
+	}
+	p.pause = min(max(first, 2*p.pause), most)
+	p.next = now.Add(p.pause)
+	return true
+}
+
+// mostPause is the longest pause between repetitions of a message.
+const mostPause = time.Minute
+
+// touch looks at a job whose facts changed.
+func (l *Leader) touch(facts *state.Job) {
+	j := l.jobs[facts.ID()]
+	if state.Terminal(facts.Status()) {
+		l.terminal++
+		l.forget()
+		if j != nil {
+			l.ended(j)
+		}
+		return
+	}
+	if j == nil {
+		j = &job{id: facts.ID(), number: facts.Number(), scan: true, sources: map[int32]*source{}}
+		l.jobs[j.id] = j
+	} else if j.last == nil || moved(j.last, facts) {
+		j.scan = true
+	}
+	if j.last != nil && j.last.ScheduledAt() != facts.ScheduledAt() {
+		j.deploys = pacing{}
+	}
+	j.last = facts
+	l.mark(j)
+}
+
+// moved reports whether something happened between two states of a job that concerns more than the subtasks that
+// reported: attempts were issued or fenced, the job ends, or an attempt ended otherwise than by finishing.
+func moved(a, b *state.Job) bool {
+	ha, hb := a.Head(), b.Head()
+	return a.ScheduledAt() != b.ScheduledAt() || ha.Status != hb.Status || ha.Epoch != hb.Epoch ||
+		ha.Restarts != hb.Restarts || ha.Losses != hb.Losses || ha.Desired != hb.Desired ||
+		a.Count(jobpb.SubtaskState_SUBTASK_FAILED) != b.Count(jobpb.SubtaskState_SUBTASK_FAILED) ||
+		a.Count(jobpb.SubtaskState_SUBTASK_CANCELLED) != b.Count(jobpb.SubtaskState_SUBTASK_CANCELLED) ||
+		ends(hb.Status) && a.Active() != b.Active()
+}
+
+// ended lets go of a job that reached its terminal status.
+func (l *Leader) ended(j *job) {
+	for _, r := range j.reports {
+		l.resolveAll(r.receipts)
+	}
+	for _, s := range j.sources {
+		for _, d := range s.found {
+			l.resolve(d.receipt)
+		}
+	}
+	l.resolve(j.commit.receipt)
+	l.releaseProcesses(j, nil, "the job has ended")
+	for id := range j.places {
+		delete(l.on[id], j.id)
+	}
+	l.unwait(j)
+	delete(l.unplanned, j.id)
+	delete(l.jobs, j.id)
+	delete(l.dirty, j.id)
+}
+
+// releaseProcesses ends the task processes of a job that are not needed.
+func (l *Leader) releaseProcesses(j *job, needed map[uint64]bool, reason string) {
+	for id := range j.places {
+		w := l.usable(id)
+		if w == nil {
+			continue
+		}
+		for _, k := range w.session.of(j.id) {
+			if !needed[k.number] {
+				l.release(w, k, reason)
+			}
+		}
+	}
+}
+
+// addPlace notes that the job has something on a worker.
+func (l *Leader) addPlace(j *job, id string) {
+	if j.places == nil {
+		j.places = map[string]bool{}
+	}
+	j.places[id] = true
+	if l.on[id] == nil {
+		l.on[id] = map[string]*job{}
+	}
+	l.on[id][j.id] = j
+}
+
+// place notes on which workers the job has something, so that whatever happens to one of them finds it.
+func (l *Leader) place(j *job, workers map[string]bool) {
+	for id := range j.places {
+		if !workers[id] {
+			delete(l.on[id], j.id)
+		}
+	}
+	for id := range workers {
+		if l.on[id] == nil {
+			l.on[id] = map[string]*job{}
+		}
+		l.on[id][j.id] = j
+	}
+	j.places = workers
+}
+
+// reconcile asks what is missing between the facts and the world, for one job.
+func (l *Leader) reconcile(j *job) {
+	facts := l.v.Job(j.id)
+	if facts == nil || state.Terminal(facts.Status()) {
+		return // ended; observe lets go of it
+	}
+	j.last = facts
+	l.flushReports(j, facts)
+	switch facts.Status() {
+	case jobpb.JobStatus_JOB_CREATED, jobpb.JobStatus_JOB_PLANNING:
+		l.plan(j, facts)
+	case jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING:
+		l.run(j, facts)
+	case jobpb.JobStatus_JOB_FINISHING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING:
+		l.end(j, facts)
+	}
+}
+
+// run keeps a job going that is neither planned nor ending.
+func (l *Leader) run(j *job, facts *state.Job) {
+	if j.scan {
+		j.scan = false
+		s := l.survey(j, facts)
+		l.place(j, s.places)
+		l.stopAttempts(j, facts, s)
+		if l.judge(j, facts, s) {
+			return
+		}
+		l.deploy(j, facts, s)
+		l.wait(j, facts, s)
+		l.releaseProcesses(j, s.needed, "no attempt needs it any more")
+	}
+	for _, src := range facts.Sources() {
+		l.splits(j, facts, src)
+	}
+}
+
+// proposeJob puts a command on the lane of a job's status; it reports false if one is under way.
+func (l *Leader) proposeJob(j *job, c *commandpb.Command, f *flight) bool {
+	key := jobLane + j.id
+	if l.busy(key) {
+		// What was to be done is found again when the lane opens.
+		j.scan = true
+		return false
+	}
+	f.job = j.id
+	then := f.done
+	f.done = func(r state.Result) {
+		j.scan = true
+		if then != nil {
+			then(r)
+		}
+	}
+	l.propose(key, c, f)
+	return true
+}
+
+// forget drops the oldest terminal jobs beyond the number that is kept.
+func (l *Leader) forget() {
+	if l.terminal <= l.cfg.KeepJobs || l.busy(forgetLane) {
+		return
+	}
+	const most = 100
+	var ids []string
+	for f := range l.v.Jobs() {
+		if len(ids) >= min(l.terminal-l.cfg.KeepJobs, most) {
+			break
+		}
+		if state.Terminal(f.Status()) {
+			ids = append(ids, f.ID())
+		}
+	}
+	l.propose(forgetLane, &commandpb.Command{Command: &commandpb.Command_ForgetJobs{ForgetJobs: &commandpb.ForgetJobs{Jobs: ids}}}, &flight{
+		done: func(r state.Result) {
+			if r.Status == state.Applied {
+				l.terminal -= len(ids) - r.Dropped
+			}
+			l.forget()
+		},
+	})
+}
+
+// regionEpochs names regions with the epochs that are known of them.
+func regionEpochs(facts *state.Job, regions []int32) []*taskpb.RegionEpoch {
+	var rs []*taskpb.RegionEpoch
+	for _, r := range regions {
+		rs = append(rs, &taskpb.RegionEpoch{Region: r, Epoch: facts.Region(r).Epoch})
+	}
+	return rs
+}

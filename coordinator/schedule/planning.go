@@ -1,0 +1,241 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluiceio/sluice/coordinator/plan"
+	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/proto/commandpb"
+	"github.com/sluiceio/sluice/proto/controlpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+// maxBuilds is how often planning is tried when workers are lost or do not answer.
+const maxBuilds = 3
+
+// build is the planning of a job as this leader follows it.
+type build struct {
+	attempt  uint32
+	session  uint64 // that was asked
+	asked    pacing
+	deadline time.Time
+	answer   *commandpb.Command // PlanJob or RejectPlan
+	why      string             // the last attempt led to nothing
+}
+
+// plan brings a job from CREATED to WAITING.
+func (l *Leader) plan(j *job, facts *state.Job) {
+	h := facts.Head()
+	if h.Status == jobpb.JobStatus_JOB_CREATED {
+		l.startPlanning(j, facts, "")
+		return
+	}
+	b := &j.build
+	if b.attempt != h.PlanAttempt {
+		*b = build{attempt: h.PlanAttempt, deadline: l.now.Add(l.cfg.PlanTimeout), why: b.why}
+	}
+	if b.answer != nil {
+		l.proposeJob(j, b.answer, &flight{})
+		return
+	}
+	w := l.usable(h.Planner)
+	f := l.v.Worker(h.Planner)
+	switch {
+	case f == nil || f.Health != commandpb.WorkerHealth_WORKER_ALIVE:
+		b.why = fmt.Sprintf("worker %s was lost while it planned", h.Planner)
+	case !l.now.Before(b.deadline):
+		b.why = fmt.Sprintf("worker %s did not answer within %s", h.Planner, l.cfg.PlanTimeout)
+	case w == nil:
+		l.place(j, map[string]bool{h.Planner: true})
+		l.wakeAt(j, b.deadline)
+		return
+	default:
+		l.place(j, map[string]bool{h.Planner: true})
+		l.askBuild(j, facts, w)
+		return
+	}
+	l.startPlanning(j, facts, h.Planner)
+}
+
+// askBuild has the worker run the user's build function. The number makes a repeated question harmless.
+func (l *Leader) askBuild(j *job, facts *state.Job, w *worker) {
+	b := &j.build
+	if b.session != w.session.serial {
+		b.session, b.asked = w.session.serial, pacing{}
+	}
+	if b.asked.due(l.now, l.cfg.BuildLimit, l.cfg.BuildLimit) {
+		l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Build{Build: &controlpb.RequestBuild{
+			Job: j.id, Build: uint64(b.attempt), Spec: facts.Head().Spec, TimeLimitUs: l.cfg.BuildLimit.Microseconds(),
+		}}})
+	}
+	l.wakeAt(j, b.deadline)
+	l.wakeAt(j, b.asked.next)
+}
+
+// startPlanning gives the build to a worker, another one than before if there is a choice.
+func (l *Leader) startPlanning(j *job, facts *state.Job, before string) {
+	h := facts.Head()
+	if h.PlanAttempt >= maxBuilds {
+		l.proposeJob(j, rejectPlan(facts, &jobpb.Failure{
+			Code: CodeNoPlan, Kind: jobpb.FailureKind_FAILURE_FATAL, TimeUs: l.now.UnixMicro(),
+			Message: fmt.Sprintf("the job could not be planned in %d attempts: %s", maxBuilds, j.build.why),
+		}), &flight{})
+		return
+	}
+	w := l.builder(j, before)
+	if w == nil {
+		l.unplanned[j.id] = j
+		if l.gathered() {
+			l.hold(j, facts, "no live worker can run the build function: "+l.lack(facts))
+		}
+		l.wakeAt(j, l.now.Add(l.cfg.LossTimeout))
+		return
+	}
+	if l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_StartPlanning{StartPlanning: &commandpb.StartPlanning{
+		Job: j.id, Attempt: h.PlanAttempt + 1, Worker: w.id,
+	}}}, &flight{}) {
+		w.load++
+		delete(l.unplanned, j.id)
+	}
+}
+
+// builder is the worker that has had the fewest builds. Building takes no slot.
+func (l *Leader) builder(j *job, before string) *worker {
+	cs, _ := l.candidates(j)
+	if len(cs) > 1 {
+		cs = slices.DeleteFunc(cs, func(c candidate) bool { return c.w.id == before })
+	}
+	if len(cs) == 0 {
+		return nil
+	}
+	return slices.MinFunc(cs, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.w.load, b.w.load), strings.Compare(a.w.id, b.w.id))
+	}).w
+}
+
+// suits reports whether the job's binary can run on a worker.
+func (l *Leader) suits(j *job, f *commandpb.Worker) bool {
+	a := l.v.Artifact(l.v.Job(j.id).Head().Spec.Artifact)
+	return a == nil || (a.Os == "" || a.Os == f.Os) && (a.Arch == "" || a.Arch == f.Arch)
+}
+
+// lack says which workers are missing.
+func (l *Leader) lack(facts *state.Job) string {
+	n := 0
+	for f := range l.v.Workers() {
+		if f.Health == commandpb.WorkerHealth_WORKER_ALIVE {
+			n++
+		}
+	}
+	if a := l.v.Artifact(facts.Head().Spec.Artifact); n > 0 && a != nil {
+		return fmt.Sprintf("%d workers are alive; none of them is %s/%s, connected and not draining", n, a.Os, a.Arch)
+	}
+	return "none is alive"
+}
+
+// Builder finds a worker for a dry run: one that is connected and can run the artifact. Empty if there is none.
+func (l *Leader) Builder(v *state.View, artifact string) string {
+	a := v.Artifact(artifact)
+	best := ""
+	for f := range v.Workers() {
+		w := l.soft[f.Id]
+		if w == nil || w.session == nil || !w.session.welcomed || !v.Alive(f.Id, w.session.incarnation) || f.Draining {
+			continue
+		}
+		if a != nil && (a.Os != "" && a.Os != f.Os || a.Arch != "" && a.Arch != f.Arch) {
+			continue
+		}
+		if best == "" || w.load < l.soft[best].load {
+			best = f.Id
+		}
+	}
+	return best
+}
+
+func rejectPlan(facts *state.Job, f *jobpb.Failure) *commandpb.Command {
+	return &commandpb.Command{Command: &commandpb.Command_RejectPlan{RejectPlan: &commandpb.RejectPlan{
+		Job: facts.ID(), Attempt: facts.Head().PlanAttempt, Failure: f.Bounded(),
+	}}}
+}
+
+// built takes the answer of a build function.
+func (l *Leader) built(w *worker, r *controlpb.BuildResult) {
+	j := l.jobs[r.Job]
+	facts := l.v.Job(r.Job)
+	if j == nil || facts == nil || facts.Status() != jobpb.JobStatus_JOB_PLANNING || facts.Head().Planner != w.id || uint64(facts.Head().PlanAttempt) != r.Build {
+		return
+	}
+	b := &j.build
+	if b.attempt != facts.Head().PlanAttempt {
+		*b = build{attempt: facts.Head().PlanAttempt, deadline: l.now.Add(l.cfg.PlanTimeout), why: b.why}
+	}
+	if b.answer != nil {
+		return
+	}
+	l.mark(j)
+	switch {
+	case r.Failure != nil && r.Failure.Kind == jobpb.FailureKind_FAILURE_LOSS:
+		b.why = r.Failure.Code + ": " + r.Failure.Message
+		b.deadline = l.now // another worker may do better
+	case r.Failure != nil:
+		b.answer = rejectPlan(facts, withTime(r.Failure, l.now.UnixMicro()))
+	case r.Built == nil || len(r.Built.Errors) > 0:
+		b.answer = rejectPlan(facts, diagnosed(r.Built.GetErrors(), l.now))
+	default:
+		b.answer = l.makePlan(facts, r.Built.Graph)
+	}
+}
+
+func (l *Leader) makePlan(facts *state.Job, g *jobpb.Graph) *commandpb.Command {
+	p, ds := plan.Make(g, PlanOptions(l.v, facts.Head().Spec, l.cfg.DefaultParallelism))
+	if p == nil {
+		return rejectPlan(facts, diagnosed(ds, l.now))
+	}
+	if err := p.Validate(); err != nil {
+		return rejectPlan(facts, &jobpb.Failure{Code: CodeNoPlan, Kind: jobpb.FailureKind_FAILURE_FATAL, Message: err.Error(), TimeUs: l.now.UnixMicro()})
+	}
+	return &commandpb.Command{Command: &commandpb.Command_PlanJob{PlanJob: &commandpb.PlanJob{Job: facts.ID(), Attempt: facts.Head().PlanAttempt, Plan: p}}}
+}
+
+// PlanOptions are those of a job or a dry run on the cluster as it is now. standard is the default parallelism that was
+// configured; 0: the free slots, or all of them if none is free.
+func PlanOptions(v *state.View, spec *jobpb.JobSpec, standard int) plan.Options {
+	slots, free := 0, 0
+	for f := range v.Workers() {
+		if f.Health == commandpb.WorkerHealth_WORKER_ALIVE && !f.Draining {
+			slots += int(f.Slots)
+			free += max(0, int(f.Slots)-v.UsedSlots(f.Id))
+		}
+	}
+	return plan.Options{
+		Settings: spec.GetSettings(), Parallelism: int(spec.GetParallelism()), DefaultParallelism: cmp.Or(standard, free, slots, 1), Slots: slots,
+	}
+}
+
+// diagnosed is the failure of a job whose graph has faults.
+func diagnosed(ds []*jobpb.Diagnostic, now time.Time) *jobpb.Failure {
+	f := &jobpb.Failure{Code: CodeNoPlan, Kind: jobpb.FailureKind_FAILURE_FATAL, TimeUs: now.UnixMicro(), Message: "the build function returned neither a graph nor a reason"}
+	var lines []string
+	for _, d := range ds {
+		if strings.HasPrefix(d.Code, "W") {
+			continue
+		}
+		if len(lines) == 0 {
+			f.Code, f.Position = d.Code, d.Where
+			lines = append(lines, d.Message)
+		} else {
+			lines = append(lines, d.Code+": "+d.Message+" at "+d.Where)
+		}
+		for _, h := range d.Hints {
+			lines = append(lines, "  fix: "+h)
+		}
+	}
+	if len(lines) > 0 {
+		f.Message = strings.Join(lines, "\n")
+	}
+	return f
+}

@@ -1,0 +1,153 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/proto/controlpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+)
+
+// survey is one pass over the subtasks of a job: the facts beside what is known of the world.
+type survey struct {
+	places  map[string]bool    // workers with an attempt that may act, or with a process of the job
+	needed  map[uint64]bool    // processes that may be needed again
+	missing map[string][]int32 // by worker: positions of attempts that its session does not know of
+	// stopping are attempts on live workers that may act and must not: their region restarts, or the job ends.
+	stopping map[string]bool // by worker
+	acting   []bool          // by region: an old attempt on a connected worker may still act
+	pending  []int32         // regions that wait for slots
+	broken   map[int32]bool  // regions with an attempt that failed, was lost, or has to leave
+	causes   []*jobpb.Failure
+	gone     []*taskpb.SubtaskUpdate // attempts that nobody will report about any more
+}
+
+// survey compares every subtask with the world.
+func (l *Leader) survey(j *job, facts *state.Job) *survey {
+	s := &survey{
+		places: map[string]bool{}, needed: map[uint64]bool{}, missing: map[string][]int32{}, stopping: map[string]bool{},
+		acting: make([]bool, len(facts.Plan().GetRegions())), broken: map[int32]bool{},
+	}
+	for r := range facts.Regions() {
+		if r.Status == jobpb.RegionStatus_REGION_CREATED || r.Status == jobpb.RegionStatus_REGION_RESTARTING {
+			s.pending = append(s.pending, r.Index)
+		}
+	}
+	ending := ends(facts.Status())
+	lost := map[string]bool{}
+	for pos := range facts.Size() {
+		t := facts.At(pos)
+		region := facts.Region(t.Region)
+		halted := ending || region.Status == jobpb.RegionStatus_REGION_RESTARTING
+		switch t.State {
+		case jobpb.SubtaskState_SUBTASK_SCHEDULED, jobpb.SubtaskState_SUBTASK_RUNNING:
+			l.surveyAttempt(j, s, pos, t, region, halted, lost)
+		case jobpb.SubtaskState_SUBTASK_FINISHED:
+			s.needed[t.Process] = true // it may commit
+			s.places[t.Worker] = true
+		case jobpb.SubtaskState_SUBTASK_FAILED, jobpb.SubtaskState_SUBTASK_CANCELLED:
+			if !halted && region.Status != jobpb.RegionStatus_REGION_CREATED {
+				s.broken[t.Region] = true
+				s.causes = append(s.causes, failureOf(facts, t))
+			}
+			s.places[t.Worker] = true
+		}
+	}
+	for id := range j.places { // a process may outlive its attempts
+		if w := l.usable(id); w != nil && len(w.session.of(j.id)) > 0 {
+			s.places[id] = true
+		}
+	}
+	if c := facts.Head().Committer; c != nil {
+		s.needed[c.Process] = true
+		s.places[c.Worker] = true
+	}
+	return s
+}
+
+// surveyAttempt looks at an attempt that may act.
+func (l *Leader) surveyAttempt(j *job, s *survey, pos int, t *jobpb.Subtask, region *jobpb.RegionState, halted bool, lost map[string]bool) {
+	s.places[t.Worker] = true
+	if !l.v.Alive(t.Worker, t.Incarnation) {
+		if !halted {
+			s.broken[t.Region] = true
+			if !lost[t.Worker] {
+				lost[t.Worker] = true
+				s.causes = append(s.causes, lossOf(t, CodeWorkerLost, "worker "+t.Worker+" was lost"))
+			}
+		}
+		return
+	}
+	s.needed[t.Process] = true
+	w := l.usable(t.Worker)
+	knows := w != nil && j.sent.knows(pos, t.Attempt, w.session.serial)
+	switch {
+	case halted:
+		if w != nil && !knows {
+			// It never arrived, or its end was acknowledged: nobody will report it.
+			s.gone = append(s.gone, updateOf(t, region, jobpb.SubtaskState_SUBTASK_CANCELLED, nil))
+			return
+		}
+		s.stopping[t.Worker] = true
+		// Whoever has no session is not waited for: it is on its way here, or lost, and the fences hold meanwhile.
+		s.acting[t.Region] = s.acting[t.Region] || w != nil
+	case w == nil:
+		// The worker is alive and on its way here, or will be declared lost.
+	case !knows && t.State == jobpb.SubtaskState_SUBTASK_RUNNING:
+		f := lossOf(t, CodeVanished, "worker "+t.Worker+" no longer knows the attempt")
+		s.gone = append(s.gone, updateOf(t, region, jobpb.SubtaskState_SUBTASK_FAILED, f))
+	case !knows:
+		s.missing[t.Worker] = append(s.missing[t.Worker], int32(pos))
+	}
+	if f := l.v.Worker(t.Worker); !halted && f.Draining && f.DrainDeadlineUs > 0 {
+		if at := timeOf(f.DrainDeadlineUs); l.now.Before(at) {
+			l.wakeAt(j, at)
+		} else {
+			s.broken[t.Region] = true
+			s.causes = append(s.causes, lossOf(t, CodeDrained, "worker "+t.Worker+" is being drained"))
+		}
+	}
+}
+
+// ends reports whether nothing of a job in this status may run any more.
+func ends(s jobpb.JobStatus) bool {
+	return s == jobpb.JobStatus_JOB_FAILING || s == jobpb.JobStatus_JOB_CANCELLING
+}
+
+// failureOf is the reason of an attempt that ended without finishing.
+func failureOf(facts *state.Job, t *jobpb.Subtask) *jobpb.Failure {
+	for _, f := range slices.Backward(facts.Failures()) {
+		if f.Chain == t.Chain && f.Index == t.Index && f.Attempt == t.Attempt {
+			return f
+		}
+	}
+	return lossOf(t, CodeVanished, "worker "+t.Worker+" cancelled the attempt")
+}
+
+func lossOf(t *jobpb.Subtask, code, message string) *jobpb.Failure {
+	return &jobpb.Failure{Kind: jobpb.FailureKind_FAILURE_LOSS, Code: code, Message: message, Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, Worker: t.Worker}
+}
+
+func updateOf(t *jobpb.Subtask, r *jobpb.RegionState, s jobpb.SubtaskState, f *jobpb.Failure) *taskpb.SubtaskUpdate {
+	return &taskpb.SubtaskUpdate{Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, Region: t.Region, RegionEpoch: r.Epoch, State: s, Failure: f}
+}
+
+// of are the processes of a job in a session, in order.
+func (s *session) of(job string) []processKey {
+	var ks []processKey
+	for k := range s.processes {
+		if k.job == job {
+			ks = append(ks, k)
+		}
+	}
+	slices.SortFunc(ks, func(a, b processKey) int { return cmp.Compare(a.number, b.number) })
+	return ks
+}
+
+func cancelMessage(facts *state.Job, regions []*taskpb.RegionEpoch) *controlpb.CoordinatorMessage {
+	return &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Cancel{Cancel: &taskpb.Cancel{
+		Job: facts.ID(), JobEpoch: facts.Epoch(), Regions: regions,
+	}}}
+}
