@@ -18,6 +18,7 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task"
+	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
 // host stands between the agent and the task runtime of this process. It is the runtime's task.Host.
@@ -174,13 +175,13 @@ func (h *host) start(d *taskpb.Deployment) *jobpb.Failure {
 		Dial: h.dialler(d.Job), Log: h.log,
 	})
 	if err != nil {
-		return fatal(task.CodeDeploy, "the exchange cannot be started: %v", err)
+		return fatal(fault.CodeDeploy, "the exchange cannot be started: %v", err)
 	}
 	tasks, err := task.NewProcess(task.Config{
 		Program: program, Job: d.Job, Worker: h.worker, Process: d.Process, Network: network, Log: h.log, Host: h,
 	})
 	if err != nil {
-		return fatal(task.CodeDeploy, "the task runtime cannot be started: %v", err)
+		return fatal(fault.CodeDeploy, "the task runtime cannot be started: %v", err)
 	}
 	h.tasks = tasks
 	h.serve("exchange", network.Run)
