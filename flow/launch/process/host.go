@@ -23,15 +23,16 @@ import (
 
 // host stands between the agent and the task runtime of this process. It is the runtime's task.Host.
 type host struct {
-	job    Job
-	worker string
-	policy wire.Policy
-	end    *pipe.ProcessEnd
-	log    hclog.Logger
-	in     chan *taskpb.AgentMessage
-	out    *queue
-	over   chan struct{} // closed with the verdict
-	work   *run.Group
+	job     Job
+	worker  string
+	policy  wire.Policy
+	end     *pipe.ProcessEnd
+	log     hclog.Logger
+	in      chan *taskpb.AgentMessage
+	out     *queue
+	over    chan struct{} // closed with the verdict
+	work    *run.Group    // what the agent asked for
+	network *run.Group    // the exchange; outlives the work
 
 	// What act has started; it alone touches these.
 	tasks   *task.Process
@@ -171,7 +172,7 @@ func (h *host) start(d *taskpb.Deployment) *jobpb.Failure {
 	}
 	h.end.Conns.Faults = func(err error) { h.log.Warn("data connection lost on its way in", "error", err) }
 	network, err := shuffle.NewNetwork(shuffle.NetworkConfig{
-		Process: d.Process, Job: d.Job, Memory: memory.Network, Listener: h.end.Conns,
+		Process: d.Process, Job: d.Job, Memory: memory.Network, Listener: &listener{Listener: h.end.Conns, host: h},
 		Dial: h.dialler(d.Job), Log: h.log,
 	})
 	if err != nil {
@@ -184,24 +185,49 @@ func (h *host) start(d *taskpb.Deployment) *jobpb.Failure {
 		return fatal(fault.CodeDeploy, "the task runtime cannot be started: %v", err)
 	}
 	h.tasks = tasks
-	h.serve("exchange", network.Run)
-	h.serve("tasks", tasks.Run)
-	h.serve("commits", h.commitAll)
-	h.serve("samples", h.sampleAll)
+	h.serve(h.network, "exchange", network.Run)
+	h.serve(h.work, "tasks", tasks.Run)
+	h.serve(h.work, "commits", h.commitAll)
+	h.serve(h.work, "samples", h.sampleAll)
 	return nil
 }
 
-// serve runs a part of the process. That it fails, or ends before the process does, ends the process.
-func (h *host) serve(name string, f func(context.Context) error) {
-	h.work.Go(name, func(ctx context.Context) error {
+// serve runs a part of the process. That it fails, or ends before it is stopped, ends the process.
+func (h *host) serve(g *run.Group, name string, f func(context.Context) error) {
+	g.Go(name, func(ctx context.Context) error {
 		err := f(ctx)
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !h.isOver() {
 			h.fail(&jobpb.Failure{
 				Code: codeBroken, Kind: jobpb.FailureKind_FAILURE_LOSS, Message: fmt.Sprintf("%s of the task process ended: %v", name, err),
 			}, waitOrphan)
+			return nil // it is reported
 		}
 		return err
 	})
+}
+
+func (h *host) isOver() bool {
+	select {
+	case <-h.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// listener tells the end of the descriptor socket for what it is: the agent's own. It may be seen here before it is on
+// the link, and is no failure of the exchange.
+type listener struct {
+	*pipe.Listener
+	host *host
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		l.host.finish(verdict{code: exitOrphan, wait: waitOrphan}) // no effect if the process ends anyway
+	}
+	return conn, err
 }
 
 // codeBroken: a part of the runtime broke, not user code.

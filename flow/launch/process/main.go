@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -69,7 +70,7 @@ const (
 // run talks to the agent until there is a verdict, stops what runs, says the rest and returns the exit code.
 func (h *host) run(ctx context.Context) int {
 	talk := run.NewGroup(ctx, "link")
-	h.work = run.NewGroup(ctx, "process")
+	h.work, h.network = run.NewGroup(ctx, "process"), run.NewGroup(ctx, "network")
 	h.send(&taskpb.TaskMessage{Message: &taskpb.TaskMessage_Hello{Hello: &taskpb.Hello{
 		Protocol: taskpb.Protocol, Version: h.job.Version, Pid: int64(os.Getpid()), JobName: h.job.Name,
 	}}})
@@ -80,25 +81,31 @@ func (h *host) run(ctx context.Context) int {
 	<-h.over
 	v := h.mu.verdict // written before over was closed
 	h.work.Stop()
-	if v.wait > 0 && !within(v.wait, func() {
-		if err := h.work.Wait(); err != nil {
-			h.log.Error("task process did not end well", "error", err)
-		}
-	}) {
+	if v.wait > 0 && !within(v.wait, h.stop) {
 		h.log.Error("user code does not stop; the process ends without it", "waited", v.wait)
 	}
 	h.out.close()
 	within(waitFlush, func() { <-h.out.sent })
-	if err := h.end.Close(); err != nil {
+	talk.Stop()
+	if err := h.end.Link.Close(); err != nil && !errors.Is(err, net.ErrClosed) { // a cut message has closed it
 		h.log.Error("link to the agent cannot be closed", "error", err)
 	}
-	talk.Stop()
 	within(waitFlush, func() {
 		if err := talk.Wait(); err != nil {
 			h.log.Error("link to the agent did not end well", "error", err)
 		}
 	})
 	return v.code
+}
+
+// stop waits for the attempts, and only then takes the exchange away from under them: a cancelled attempt must not look
+// like one that has lost its peers.
+func (h *host) stop() {
+	err := h.work.Wait()
+	h.network.Stop()
+	if err = errors.Join(err, h.network.Wait()); err != nil {
+		h.log.Error("task process did not end well", "error", err)
+	}
 }
 
 // within runs f, and reports whether it returned in time. It is for the end of the process only: f may go on.
