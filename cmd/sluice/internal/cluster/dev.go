@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/internal/wire"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -36,7 +37,19 @@ func dev(ctx context.Context, n Node, o DevOptions, b bond) (err error) {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	f, err := prepare(ctx, o)
+	dir, err := dataDir(o.DataDir)
+	if err != nil {
+		return err
+	}
+	lock, err := vfs.OS{}.Lock(filepath.Join(dir, lockName))
+	if errors.Is(err, vfs.ErrLocked) {
+		return runsAlready(dir)
+	}
+	if err != nil {
+		return devFault(ops.ExitOther, "", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	f, err := prepare(ctx, o, dir)
 	if err != nil {
 		return err
 	}
@@ -44,15 +57,19 @@ func dev(ctx context.Context, n Node, o DevOptions, b bond) (err error) {
 	return s.run(ctx)
 }
 
-// prepare makes the data directory and lays the cluster out in it.
-func prepare(ctx context.Context, o DevOptions) (*File, error) {
+// lockName is the file whose lock the one who writes cluster.json holds: a supervisor as long as it lives, a start of
+// a detached cluster, a stop.
+const lockName = "cluster.lock"
+
+func runsAlready(dir string) error {
+	return devFault(ops.ExitPrecondition, "sluice dev stop --data-dir "+dir, fmt.Errorf("a cluster runs in %s already", dir))
+}
+
+// prepare lays the cluster out.
+func prepare(ctx context.Context, o DevOptions, dir string) (*File, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, devFault(ops.ExitOther, "", err)
-	}
-	dir, err := dataDir(o.DataDir)
-	if err != nil {
-		return nil, err
 	}
 	before, err := readFile(dir)
 	if err != nil {
@@ -61,7 +78,7 @@ func prepare(ctx context.Context, o DevOptions) (*File, error) {
 	if before != nil {
 		for _, n := range before.Nodes {
 			if n.alive() {
-				return nil, devFault(ops.ExitPrecondition, "sluice dev stop --data-dir "+dir, fmt.Errorf("a cluster runs in %s already", dir))
+				return nil, runsAlready(dir)
 			}
 		}
 	}
@@ -176,7 +193,11 @@ func ended(err error) string {
 
 // stop ends all nodes, workers first, so that coordinators see them leave.
 func (s *supervisor) stop(ctx context.Context) error {
-	return stopNodes(context.WithoutCancel(ctx), s.file)
+	ctx = context.WithoutCancel(ctx)
+	if err := endNodes(ctx, s.file); err != nil {
+		return err
+	}
+	return tidy(s.file)
 }
 
 // ready waits for a leader and for every worker to be registered, and returns the name of the leader.

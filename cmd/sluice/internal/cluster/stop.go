@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/sluiceio/sluice/internal/vfs"
 
@@ -38,32 +39,62 @@ func DevStop(ctx context.Context, n Node, dir string) (err error) {
 			running++
 		}
 	}
-	if err := stopNodes(ctx, f); err != nil {
+	if err := endNodes(ctx, f); err != nil {
+		return err
+	}
+	if err := tidyAlone(ctx, f); err != nil {
 		return err
 	}
 	n.say("%d of %d nodes were running; all have ended", running, len(f.Nodes))
 	return nil
 }
 
-// stopNodes ends the processes of a cluster, workers first, and takes away what was temporary.
-func stopNodes(ctx context.Context, f *File) error {
+// endNodes ends the processes of a cluster, workers first, so that coordinators see them leave.
+func endNodes(ctx context.Context, f *File) error {
 	err := errors.Join(end(ctx, f.role(roleWorker), stopGrace), end(ctx, f.role(roleCoordinator), stopGrace))
 	if err != nil {
 		return devFault(ops.ExitOther, "", err)
 	}
+	return nil
+}
+
+// tidy notes that no node runs, or takes away what was temporary. The caller holds the lock.
+func tidy(f *File) error {
 	for _, n := range f.Nodes {
 		n.PID = 0
 	}
-	if f.Temporary {
-		if err := errors.Join(os.RemoveAll(f.DataDir), forget(f.DataDir)); err != nil {
-			return devFault(ops.ExitOther, "", err)
-		}
-		return nil
+	if !f.Temporary {
+		return f.write()
 	}
-	if err := f.write(); err != nil {
-		return err
+	if err := errors.Join(os.RemoveAll(f.DataDir), forget(f.DataDir)); err != nil {
+		return devFault(ops.ExitOther, "", err)
 	}
 	return nil
+}
+
+// tidyAlone is tidy for a stop. A supervisor that sees its nodes end tidies up itself, and holds the lock meanwhile.
+func tidyAlone(ctx context.Context, f *File) error {
+	ctx, cancel := context.WithTimeout(ctx, stopGrace)
+	defer cancel()
+	tick := time.NewTicker(askInterval)
+	defer tick.Stop()
+	for {
+		lock, err := vfs.OS{}.Lock(filepath.Join(f.DataDir, lockName))
+		if err == nil {
+			return errors.Join(tidy(f), lock.Close())
+		}
+		if errors.Is(err, fs.ErrNotExist) { // tidied up, directory and all
+			return nil
+		}
+		if !errors.Is(err, vfs.ErrLocked) {
+			return devFault(ops.ExitOther, "", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return devFault(ops.ExitTimeout, "end the sluice dev that started it", errors.New("all nodes have ended, but their supervisor goes on"))
+		}
+	}
 }
 
 // pointer is the file that names the directory of the newest detached cluster without one of its own. There is one per
