@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +99,7 @@ func exchangeOver(t *testing.T, cut, flip int) (o outcome) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, errStalled)
 		defer cancel()
 		ctx, restart := context.WithCancelCause(ctx)
+		defer restart(nil)
 		writer := func(p int) *Writer[rec] {
 			cfg := w.writerConfig(p, 1)
 			cfg.Ctx = ctx
@@ -122,8 +124,10 @@ func exchangeOver(t *testing.T, cut, flip int) (o outcome) {
 		}
 		o.p0, o.p1 = p0(), p1()
 		o.stalled = errors.Is(o.p0, errStalled) || errors.Is(o.p1, errStalled) || o.consumer != nil && strings.Contains(o.consumer.Error(), "nothing came")
-		o.bytes = first.read
 		w.stop()
+		first.mu.Lock()
+		defer first.mu.Unlock()
+		o.bytes = first.read
 	})
 	return o
 }
@@ -229,9 +233,9 @@ func TestAPeerThatComesLateIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 20)
 		begin := time.Now()
-		tries := 0
+		var tries atomic.Int64
 		w := newRemote(t, worldConfig{memory: 8 << 20, listener: l, dial: func(ctx context.Context, _ Peer) (net.Conn, error) {
-			if tries++; time.Since(begin) < 3*time.Second {
+			if tries.Add(1); time.Since(begin) < 3*time.Second {
 				return nil, errors.New("connection refused")
 			}
 			return l.DialContext(ctx)
@@ -241,8 +245,8 @@ func TestAPeerThatComesLateIsWaitedFor(t *testing.T) {
 		if _, ok, err := g.Next(); ok || err != nil {
 			t.Fatalf("%v, %v", ok, err)
 		}
-		if tries < 10 || tries > 40 {
-			t.Errorf("dialled %d times in 3 seconds", tries)
+		if n := tries.Load(); n < 10 || n > 40 {
+			t.Errorf("dialled %d times in 3 seconds", n)
 		}
 		x := w.writer(0, 1)
 		if err := errors.Join(x.Broadcast(endOfInput), x.Close(nil)); err != nil {
