@@ -154,9 +154,59 @@ var faults = map[string]struct {
 	"open that fails": {
 		func(p *flow.Pipeline) { p.Of("a", 1).Process(newRefuses).To("out", drop[int]()) },
 		"E047", "not today", "OnStart"},
+	"state that cannot be stored": {
+		func(p *flow.Pipeline) {
+			p.Of("a", 1).KeyBy(self).Process(func() *states { return &states{} }).To("out", drop[int]())
+		}, "E008", "chan int", ""},
+	"state of a short form that cannot be stored": {
+		func(p *flow.Pipeline) {
+			p.Of("a", 1).KeyBy(self).MapWithState("s", func(c *flow.Cell[int, hidden], v int, emit func(int)) error { return nil }).To("out", drop[int]())
+		}, "E008", "secret", ""},
+	"bad key of a map state": {
+		func(p *flow.Pipeline) {
+			p.Of("a", 1).KeyBy(self).Process(func() *states { return &states{float: true} }).To("out", drop[int]())
+		}, "E007", "float64", ""},
+	"key with a hidden field": {
+		func(p *flow.Pipeline) {
+			p.Of("a", 1).KeyBy(func(v int) hidden { return hidden{v} }).Process(func() *hiddenKey { return &hiddenKey{} }).To("out", drop[int]())
+		}, "E008", "secret", ""},
+	"two states of one name": {
+		func(p *flow.Pipeline) {
+			p.Of("a", 1).KeyBy(self).Process(func() *states { return &states{twice: "x"} }).To("out", drop[int]())
+		}, "E047", "two states", "name of its own"},
+	"panic of open": {
+		func(p *flow.Pipeline) {
+			p.Of("a", 1).KeyBy(self).Process(func() *states { return nil }).To("out", drop[int]())
+		}, "E043", "nil pointer", "OnStart"},
 	"panic": {
 		func(p *flow.Pipeline) { panic("boom") }, "E043", "boom", "return an error"},
 }
+
+// states declares what cannot be: a channel, a map with bad keys, or two states of one name.
+type states struct {
+	twice string
+	float bool
+}
+
+type hiddenKey struct{}
+
+func (hiddenKey) Open(set *flow.Setup[hidden, int]) error   { set.Value[int]("v"); return nil }
+func (hiddenKey) Process(*flow.Ctx[hidden, int], int) error { return nil }
+
+func (s *states) Open(set *flow.Setup[int, int]) error {
+	if s.float {
+		set.Map[float64, int]("m")
+		return nil
+	}
+	if s.twice != "" {
+		set.Value[int](s.twice)
+		set.List[int](s.twice)
+		return nil
+	}
+	set.Value[chan int]("c")
+	return nil
+}
+func (s *states) Process(*flow.Ctx[int, int], int) error { return nil }
 
 type hiddenSum struct{}
 

@@ -70,6 +70,33 @@ func (b *bigSpender) Process(c *flow.OpCtx[string], v click) error {
 	return c.Context().Err()
 }
 
+// visits has all kinds of keyed state.
+type visits struct {
+	last  flow.ValueState[flow.Time]
+	pages flow.ListState[string]
+	count flow.MapState[string, int]
+}
+
+func (v *visits) Open(s *flow.Setup[string, string]) error {
+	v.last = s.Value[flow.Time]("last")
+	v.pages = s.List[string]("pages")
+	v.count = s.Map[string, int]("count")
+	s.OnEnd(func(c *flow.Ctx[string, string]) error { c.Emit(c.Key()); return nil })
+	return nil
+}
+
+func (v *visits) Process(c *flow.Ctx[string, string], e click) error {
+	if v.last.Exists() && e.At.Sub(v.last.Get()) > time.Hour {
+		v.pages.Clear()
+	}
+	v.last.Set(c.Timestamp())
+	v.pages.Append(e.Page)
+	if *v.count.Ref(e.Page)++; v.pages.Len() > 3 {
+		c.Emit(e.User)
+	}
+	return nil
+}
+
 // domain is a transform of one's own.
 func domain(s flow.Stream[click]) flow.Stream[string] {
 	return s.Map(func(c click) string { d, _, _ := strings.Cut(c.Page, "/"); return d })
@@ -93,6 +120,15 @@ func buildClicks(p *flow.Pipeline, cfg *clickConfig) error {
 	paid.KeyBy(click.ByUser).Window(flow.Tumbling(cfg.Size)).
 		Fold(func() []string { return nil }, func(acc []string, c click) []string { return append(acc, c.Page) }).ID("visits").
 		To("visited", drop[flow.Windowed[string, []string]]())
+
+	paid.KeyBy(click.ByUser).Process(func() *visits { return &visits{} }).ID("frequent").To("frequent-out", drop[string]())
+	paid.KeyBy(click.ByPage).MapWithState("cents", func(c *flow.Cell[string, int64], v click, emit func(int64)) error {
+		if *c.Ref() += v.Cents; *c.Ref() > 1000 {
+			emit(*c.Ref())
+			c.Clear()
+		}
+		return nil
+	}).ID("thousands").To("thousands-out", drop[int64]())
 
 	big := events.Rebalance().Process(func() *bigSpender { return &bigSpender{minimum: cfg.Minimum} }).ID("big").OnError(flow.Skip)
 	big.Global().To("big-spenders", drop[string]())

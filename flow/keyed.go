@@ -23,9 +23,10 @@ func (k KeyedStream[K, T]) Exchange(e Exchange) KeyedStream[K, T] {
 // Reduce combines the records of a key pairwise; f must not change its arguments. Unbounded input: every update is
 // emitted, with the time of its record. Bounded input: the final value of each key, at the end of the input.
 func (k KeyedStream[K, T]) Reduce(f func(acc, v T) T) Stream[T] {
-	out, n := keyedUnary[K, T, T](k, "reduce", func(n *node, hash func(K) uint64) task.Stage {
+	p := k.s.p
+	out, n := keyedUnary[K, T, T](k, "reduce", func(n *node) task.Stage {
 		return rolling(n, keyed.Aggregation[K, T, T, T]{
-			Key: k.key, Hash: hash, Add: f,
+			Key: k.key, State: "acc", Registry: p.registry, Add: f,
 			First:  func(v T) T { return v },
 			Result: func(_ K, acc T) T { return acc },
 		})
@@ -37,9 +38,10 @@ func (k KeyedStream[K, T]) Reduce(f func(acc, v T) T) Stream[T] {
 // Count counts the records of a key. Unbounded input: every update is emitted, with the time of its record. Bounded input:
 // the final count of each key, at the end of the input.
 func (k KeyedStream[K, T]) Count() Stream[KV[K, int64]] {
-	out, n := keyedUnary[K, T, KV[K, int64]](k, "count", func(n *node, hash func(K) uint64) task.Stage {
+	p := k.s.p
+	out, n := keyedUnary[K, T, KV[K, int64]](k, "count", func(n *node) task.Stage {
 		return rolling(n, keyed.Aggregation[K, T, int64, KV[K, int64]]{
-			Key: k.key, Hash: hash,
+			Key: k.key, State: "count", Registry: p.registry,
 			First:  func(T) int64 { return 1 },
 			Add:    func(acc int64, _ T) int64 { return acc + 1 },
 			Result: pair[K, int64],
@@ -54,9 +56,9 @@ func (k KeyedStream[K, T]) Count() Stream[KV[K, int64]] {
 // Bounded input: the final value of each key, at the end of the input.
 func (k KeyedStream[K, T]) Fold[A any](zero func() A, f func(acc A, v T) A) Stream[KV[K, A]] {
 	p := k.s.p
-	out, n := keyedUnary[K, T, KV[K, A]](k, "fold", func(n *node, hash func(K) uint64) task.Stage {
+	out, n := keyedUnary[K, T, KV[K, A]](k, "fold", func(n *node) task.Stage {
 		return rolling(n, keyed.Aggregation[K, T, A, KV[K, A]]{
-			Key: k.key, Hash: hash, Add: f,
+			Key: k.key, State: "acc", Registry: p.registry, Add: f,
 			First:  func(v T) A { return f(zero(), v) },
 			Result: pair[K, A],
 			Clone:  cloner[A](p),
@@ -92,21 +94,18 @@ func cloner[A any](p *Pipeline) func(A) (A, error) {
 }
 
 // keyedUnary adds a stateful operator behind a keyed edge; stage makes its typed part when the graph is complete.
-func keyedUnary[K comparable, T, U any](k KeyedStream[K, T], kind string, stage func(n *node, hash func(K) uint64) task.Stage) (Stream[U], *node) {
+func keyedUnary[K comparable, T, U any](k KeyedStream[K, T], kind string, stage func(n *node) task.Stage) (Stream[U], *node) {
 	p := k.s.p
 	n := p.add(kind, k.s.edge())
 	n.op.Stateful = true
 	n.inputs = []input{{
-		stage: func() task.Stage {
-			hash, _ := hasherOf[K](p) // a key without one was reported by declareKey
-			return stage(n, hash)
-		},
+		stage: func() task.Stage { return stage(n) },
 		exchange: func(p *Pipeline) (task.Exchange, error) {
 			c, err := codecOf[T](p)
 			if err != nil {
 				return nil, err
 			}
-			hash, err := hasherOf[K](p)
+			hash, err := codec.Hasher[K]()
 			if err != nil {
 				return nil, err
 			}
@@ -119,7 +118,7 @@ func keyedUnary[K comparable, T, U any](k KeyedStream[K, T], kind string, stage 
 
 // declareKey checks that K can be a key and tells the graph its schema.
 func declareKey[K comparable](p *Pipeline, in *jobpb.Input, where string) {
-	if _, err := hasherOf[K](p); err != nil {
+	if _, err := codec.Hasher[K](); err != nil {
 		p.typeFault(where, err)
 		return
 	}
@@ -130,9 +129,6 @@ func declareKey[K comparable](p *Pipeline, in *jobpb.Input, where string) {
 	}
 	in.KeySchema = c.Schema()
 }
-
-// hasherOf compiles the hash of K.
-func hasherOf[K comparable](*Pipeline) (func(K) uint64, error) { return codec.Hasher[K]() }
 
 // declare tells the graph about a state of n.
 func declare[V any](n *node, kind, name string) {

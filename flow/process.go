@@ -2,7 +2,6 @@ package flow
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/sluiceio/sluice/worker/operator/process"
@@ -29,8 +28,7 @@ func (s Stream[T]) Process[Out any, P Processor[T, Out]](factory func() P) Strea
 	out, n := unary[T, Out](s, "process", func(n *node) task.Stage { return process.Process(open, n.processOptions()) })
 	n.policy = true
 	if _, err := open(&process.Setup[Out]{}); err != nil {
-		s.p.fault("E047", n.op.Location, fmt.Sprintf("Open returned an error while the plan was made: %v", err),
-			"Open only declares; what can fail belongs into OnStart")
+		s.p.openFault(n, err)
 	}
 	return out
 }

@@ -93,8 +93,8 @@ func windowed[K comparable, T, Acc, R any](w WindowedStream[K, T], kind string, 
 	if err != nil {
 		p.fault("E018", caller(), err.Error(), "use flow.Tumbling with a size of at least a microsecond")
 	}
-	out, n := keyedUnary[K, T, R](w.k, "window."+kind, func(_ *node, hash func(K) uint64) task.Stage {
-		a.Key, a.Hash, a.LateOutput = w.k.key, hash, w.late
+	out, n := keyedUnary[K, T, R](w.k, "window."+kind, func(*node) task.Stage {
+		a.Key, a.LateOutput = w.k.key, w.late
 		return winop.Tumbling(spec, a)
 	})
 	n.op.Detail = w.spec.String()

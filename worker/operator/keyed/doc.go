@@ -4,7 +4,7 @@
 // emitted when the input has ended, with the time element.MaxTime: downstream nothing has been promised about that time
 // yet, so that it is late for no window.
 //
-// The state is one table per subtask. It lives in memory and as long as the attempt.
+// The state is a directory of worker/state with one value per key. It lives as long as the attempt.
 //
 // Concurrency: everything belongs to the goroutine of one subtask; the functions of an Aggregation are shared by all
 // subtasks of a process.

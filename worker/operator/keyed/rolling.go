@@ -1,15 +1,18 @@
 package keyed
 
 import (
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/worker/operator/table"
+	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
 // Aggregation is what is kept per key.
 type Aggregation[K comparable, In, Acc, Out any] struct {
-	Key  func(In) K
-	Hash func(K) uint64
+	Key func(In) K
+	// State is the name of the accumulators; Registry has the codecs of the pipeline.
+	State    string
+	Registry *codec.Registry
 	// First makes the accumulator of a key from its first record.
 	First func(v In) Acc
 	// Add adds a further record.
@@ -23,27 +26,41 @@ type Aggregation[K comparable, In, Acc, Out any] struct {
 // Updates emits the result of a key after each of its records.
 func Updates[K comparable, In, Acc, Out any](a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		t, emit := table.New[K, Acc](&rt.Counters.StateBytes), emitter(rt, out, a)
+		r, err := open(rt, a)
+		if err != nil {
+			return nil, nil, err
+		}
+		emit := emitter(rt, out, a)
 		return func(v In) {
 			k := a.Key(v)
-			acc, fresh := t.Find(k, a.Hash(k))
-			if fresh {
-				*acc = a.First(v)
-			} else {
-				*acc = a.Add(*acc, v)
-			}
-			emit(k, acc)
-		}, &updates[K, Acc]{table: t}, nil
+			emit(k, *r.add(k, v))
+		}, r, nil
+	}
+}
+
+// Final emits the result of each key at the end of the input.
+func Final[K comparable, In, Acc, Out any](a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
+	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
+		r, err := open(rt, a)
+		if err != nil {
+			return nil, nil, err
+		}
+		o := &final[K, In, Acc, Out]{rolling: r, emit: func(k K) error {
+			rt.At = element.MaxTime
+			out(a.Result(k, *r.acc.Ref()))
+			return rt.Ctx.Err()
+		}}
+		return func(v In) { r.add(a.Key(v), v) }, o, nil
 	}
 }
 
 // emitter emits the result of a key as it is now.
-func emitter[K comparable, In, Acc, Out any](rt *task.Runtime, out task.Push[Out], a Aggregation[K, In, Acc, Out]) func(K, *Acc) {
+func emitter[K comparable, In, Acc, Out any](rt *task.Runtime, out task.Push[Out], a Aggregation[K, In, Acc, Out]) func(K, Acc) {
 	if a.Clone == nil {
-		return func(k K, acc *Acc) { out(a.Result(k, *acc)) }
+		return func(k K, acc Acc) { out(a.Result(k, acc)) }
 	}
-	return func(k K, acc *Acc) {
-		c, err := a.Clone(*acc)
+	return func(k K, acc Acc) {
+		c, err := a.Clone(acc)
 		if err != nil {
 			rt.Fail(err)
 			return
@@ -52,47 +69,75 @@ func emitter[K comparable, In, Acc, Out any](rt *task.Runtime, out task.Push[Out
 	}
 }
 
-// Final emits the result of each key at the end of the input.
-func Final[K comparable, In, Acc, Out any](a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
-	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		t := table.New[K, Acc](&rt.Counters.StateBytes)
-		o := &final[K, Acc]{updates[K, Acc]{table: t}, func(k K, acc *Acc) {
-			rt.At = element.MaxTime
-			out(a.Result(k, *acc))
-		}}
-		return func(v In) {
-			k := a.Key(v)
-			acc, fresh := t.Find(k, a.Hash(k))
-			if fresh {
-				*acc = a.First(v)
-			} else {
-				*acc = a.Add(*acc, v)
-			}
-		}, o, nil
-	}
-}
-
-type updates[K comparable, Acc any] struct {
+// rolling is the state of an aggregation.
+type rolling[K comparable, In, Acc, Out any] struct {
 	task.Base
-	table *table.Table[K, Acc]
+	rt    *task.Runtime
+	dir   *state.Directory[K]
+	acc   *state.Value[Acc]
+	first func(In) Acc
+	fold  func(Acc, In) Acc
+	fresh int   // keys that came since the size was measured
+	bytes int64 // as measured
 }
 
-// Close drops the state.
-func (o *updates[K, Acc]) Close() error {
-	o.table.Release()
-	return nil
+func open[K comparable, In, Acc, Out any](rt *task.Runtime, a Aggregation[K, In, Acc, Out]) (*rolling[K, In, Acc, Out], error) {
+	dir, err := state.NewDirectory[K](state.Options{MaxParallelism: rt.MaxParallelism, Registry: a.Registry})
+	if err != nil {
+		return nil, err
+	}
+	acc, err := state.ValueOf[Acc](dir, a.State)
+	if err != nil {
+		return nil, err
+	}
+	return &rolling[K, In, Acc, Out]{rt: rt, dir: dir, acc: acc, first: a.First, fold: a.Add}, nil
 }
 
-type final[K comparable, Acc any] struct {
-	updates[K, Acc]
-	emit func(K, *Acc)
+// add folds v into the accumulator of k. The pointer is valid until the next call.
+func (r *rolling[K, In, Acc, Out]) add(k K, v In) *Acc {
+	r.dir.Seek(k, r.dir.Hash(k))
+	if !r.acc.Exists() {
+		first := r.first(v)
+		acc := r.acc.Ref()
+		*acc = first
+		if r.fresh++; r.fresh == measureEvery {
+			r.measure()
+		}
+		return acc
+	}
+	acc := r.acc.Ref()
+	*acc = r.fold(*acc, v)
+	return acc
+}
+
+// measureEvery is the number of new keys after which the size of the state is looked up.
+const measureEvery = 1024
+
+func (r *rolling[K, In, Acc, Out]) measure() {
+	r.fresh = 0
+	now := int64(r.dir.Bytes())
+	r.rt.Counters.StateBytes += now - r.bytes
+	r.bytes = now
+}
+
+// OnWatermark measures the state.
+func (r *rolling[K, In, Acc, Out]) OnWatermark(element.Time) error {
+	if r.fresh > 0 {
+		r.measure()
+	}
+	return r.dir.Err()
+}
+
+type final[K comparable, In, Acc, Out any] struct {
+	*rolling[K, In, Acc, Out]
+	emit func(K) error
 }
 
 // OnWatermark emits everything at the end of the input. Not in Finish: then consumers would already have been
 // promised that nothing follows.
-func (o *final[K, Acc]) OnWatermark(t element.Time) error {
-	if t == element.MaxTime {
-		o.table.Each(o.emit)
+func (o *final[K, In, Acc, Out]) OnWatermark(t element.Time) error {
+	if err := o.rolling.OnWatermark(t); err != nil || t != element.MaxTime {
+		return err
 	}
-	return nil
+	return o.dir.Each(o.emit)
 }

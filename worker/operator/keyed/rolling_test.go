@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/operator/keyed"
 	"github.com/sluiceio/sluice/worker/operator/operatortest"
@@ -18,15 +17,15 @@ type event struct{ Key, N int64 }
 
 type result struct{ Key, Max, Count int64 }
 
-type acc struct{ max, count int64 }
+type acc struct{ Max, Count int64 }
 
 func maxima() keyed.Aggregation[int64, event, acc, result] {
 	return keyed.Aggregation[int64, event, acc, result]{
 		Key:    func(e event) int64 { return e.Key },
-		Hash:   func(k int64) uint64 { return codec.Mix(uint64(k)) },
+		State:  "acc",
 		First:  func(e event) acc { return acc{e.N, 1} },
-		Add:    func(a acc, e event) acc { return acc{max(a.max, e.N), a.count + 1} },
-		Result: func(k int64, a acc) result { return result{k, a.max, a.count} },
+		Add:    func(a acc, e event) acc { return acc{max(a.Max, e.N), a.Count + 1} },
+		Result: func(k int64, a acc) result { return result{k, a.Max, a.Count} },
 	}
 }
 
@@ -99,7 +98,7 @@ func TestFinalValuesComeAtTheEndAndLateForNoWindow(t *testing.T) {
 func lists(clone func([]int64) ([]int64, error)) keyed.Aggregation[int64, event, []int64, []int64] {
 	return keyed.Aggregation[int64, event, []int64, []int64]{
 		Key:   func(e event) int64 { return e.Key },
-		Hash:  func(k int64) uint64 { return codec.Mix(uint64(k)) },
+		State: "acc",
 		First: func(e event) []int64 { return []int64{e.N} },
 		Add: func(a []int64, e event) []int64 {
 			a[0] += e.N // in place
@@ -145,18 +144,22 @@ func TestRollingAllocatesNothingPerRecord(t *testing.T) {
 	}
 }
 
-func TestStateIsGivenBack(t *testing.T) {
+func TestStateIsMeasured(t *testing.T) {
 	h := operatortest.New(t, keyed.Final(maxima()))
 	for k := range int64(1000) {
 		h.Push(t, event{k, 1}, 0)
 	}
+	h.Watermark(t, 1)
 	if h.Runtime.Counters.StateBytes < 1000*24 {
 		t.Errorf("%d bytes for 1000 keys", h.Runtime.Counters.StateBytes)
 	}
-	if err := h.Operator.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if h.Runtime.Counters.StateBytes != 0 {
-		t.Errorf("%d bytes are left", h.Runtime.Counters.StateBytes)
+}
+
+func TestAKeyThatCannotBeHashedIsNotBuilt(t *testing.T) {
+	_, err := operatortest.Build(t, keyed.Final(keyed.Aggregation[float64, float64, float64, float64]{
+		Key: func(v float64) float64 { return v }, State: "acc",
+	}))
+	if err == nil {
+		t.Error("a float became a key")
 	}
 }

@@ -12,9 +12,11 @@ import (
 	"github.com/sluiceio/sluice/worker/task"
 )
 
+type startFunc = func(*connector.Task) error
+
 // hooks are what a processor declared besides its function for records.
 type hooks[C any] struct {
-	start []func(*connector.Task) error
+	start []startFunc
 	end   []func(C) error
 	close []func() error
 }
@@ -23,7 +25,7 @@ type hooks[C any] struct {
 type Setup[Out any] struct{ hooks[*Ctx[Out]] }
 
 // OnStart adds f, called before the first record of an attempt.
-func (s *Setup[Out]) OnStart(f func(*connector.Task) error) { s.start = append(s.start, f) }
+func (s *Setup[Out]) OnStart(f startFunc) { s.start = append(s.start, f) }
 
 // OnEnd adds f, called when all bounded inputs have ended.
 func (s *Setup[Out]) OnEnd(f func(*Ctx[Out]) error) { s.end = append(s.end, f) }

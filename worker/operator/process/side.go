@@ -1,6 +1,7 @@
 package process
 
 import (
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -10,6 +11,8 @@ type Options struct {
 	OnError task.ErrorPolicy
 	// Sides are the side outputs that somebody reads.
 	Sides []Side
+	// Registry has the codecs of the pipeline, for keyed state.
+	Registry *codec.Registry
 }
 
 // Side is a side output of one type, erased.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
 	"github.com/sluiceio/sluice/worker/operator/table"
@@ -12,8 +13,7 @@ import (
 
 // Aggregation is what is computed per key and window. Its functions are shared by all subtasks of a process.
 type Aggregation[K comparable, In, Acc, Out any] struct {
-	Key  func(In) K
-	Hash func(K) uint64
+	Key func(In) K
 	// New is the accumulator of a key without records; nil: the zero value.
 	New func() Acc
 	Add func(acc *Acc, v In)
@@ -26,7 +26,11 @@ type Aggregation[K comparable, In, Acc, Out any] struct {
 // Tumbling aggregates by key and tumbling window.
 func Tumbling[K comparable, In, Acc, Out any](spec window.Tumbling, a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		o := &tumbling[K, In, Acc, Out]{rt: rt, out: out, spec: spec, agg: a}
+		hash, err := codec.Hasher[K]()
+		if err != nil {
+			return nil, nil, err
+		}
+		o := &tumbling[K, In, Acc, Out]{rt: rt, out: out, spec: spec, agg: a, hash: hash}
 		o.uncache()
 		if a.LateOutput != "" {
 			push, err := task.SideOutput[In](rt, a.LateOutput)
@@ -51,6 +55,7 @@ type tumbling[K comparable, In, Acc, Out any] struct {
 	out  task.Push[Out]
 	late task.Push[In] // nil: late records are dropped
 	spec window.Tumbling
+	hash func(K) uint64
 	agg  Aggregation[K, In, Acc, Out]
 
 	// cur is the window of the last record: most records follow one of the same window. cur.Start > cur.End: none.
@@ -72,7 +77,7 @@ func (o *tumbling[K, In, Acc, Out]) push(v In) {
 		}
 	}
 	k := o.agg.Key(v)
-	acc, fresh := o.table.Find(k, o.agg.Hash(k))
+	acc, fresh := o.table.Find(k, o.hash(k))
 	if fresh && o.agg.New != nil {
 		*acc = o.agg.New()
 	}

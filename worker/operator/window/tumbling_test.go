@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	win "github.com/sluiceio/sluice/flow/window"
 	"github.com/sluiceio/sluice/worker/operator/operatortest"
@@ -31,9 +30,8 @@ type result struct {
 
 func sums() window.Aggregation[int64, event, int64, result] {
 	return window.Aggregation[int64, event, int64, result]{
-		Key:  func(e event) int64 { return e.Key },
-		Hash: func(k int64) uint64 { return codec.Mix(uint64(k)) },
-		Add:  func(acc *int64, e event) { *acc += e.N },
+		Key: func(e event) int64 { return e.Key },
+		Add: func(acc *int64, e event) { *acc += e.N },
 		Result: func(k int64, w win.Window, acc *int64) result {
 			return result{k, w, *acc}
 		},
