@@ -7,16 +7,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unsafe"
 )
 
-// field is one field of the record type: where it lies and how a cell becomes its value. Compiled once per reader.
+// field is one field of the record type: which it is and how a cell becomes its value. Compiled once per reader.
 type field struct {
-	name   string
-	offset uintptr
-	kind   reflect.Kind
-	bits   int
-	form   form
+	name  string
+	index int // in the struct
+	kind  reflect.Kind
+	bits  int
+	form  form
 }
 
 type form uint8
@@ -44,7 +43,7 @@ func fieldsOf(t reflect.Type) ([]field, error) {
 		if name == "" {
 			name = sf.Name
 		}
-		fl := field{name: name, offset: sf.Offset, kind: sf.Type.Kind()}
+		fl := field{name: name, index: i, kind: sf.Type.Kind()}
 		switch {
 		case sf.Type == reflect.TypeFor[time.Time]():
 			fl.form = timestamp
@@ -65,57 +64,39 @@ func fieldsOf(t reflect.Type) ([]field, error) {
 	return fields, nil
 }
 
-// set decodes cell into the field of the record at v, which must be a pointer to the compiled struct type.
-func (f *field) set[T any](v *T, cell []byte, w *words) error {
-	p := unsafe.Add(unsafe.Pointer(v), f.offset)
+// set decodes cell into the field of record, which is addressable.
+func (f *field) set(record reflect.Value, cell []byte, w *words) error {
+	to := record.Field(f.index)
 	switch {
 	case f.form == timestamp:
 		us, err := w.clock.parse(cell)
-		*(*time.Time)(p) = time.UnixMicro(us).UTC()
+		*to.Addr().Interface().(*time.Time) = time.UnixMicro(us).UTC()
 		return err
 	case f.form == micros:
 		us, err := w.clock.parse(cell)
-		*(*int64)(p) = us
+		to.SetInt(us)
 		return err
 	}
 	switch f.kind {
 	case reflect.String:
-		*(*string)(p) = w.get(cell)
+		to.SetString(w.get(cell))
 		return nil
 	case reflect.Bool:
 		b, err := strconv.ParseBool(string(cell))
-		*(*bool)(p) = b
+		to.SetBool(b)
 		return cause(err)
 	case reflect.Float32, reflect.Float64:
 		x, err := strconv.ParseFloat(string(cell), f.bits)
-		if f.kind == reflect.Float32 {
-			*(*float32)(p) = float32(x)
-		} else {
-			*(*float64)(p) = x
-		}
+		to.SetFloat(x)
 		return cause(err)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		x, err := strconv.ParseUint(string(cell), 10, f.bits)
-		store(p, f.bits, x)
+		to.SetUint(x)
 		return cause(err)
 	}
 	x, err := parseInt(cell, f.bits)
-	store(p, f.bits, uint64(x))
+	to.SetInt(x)
 	return err
-}
-
-// store writes the low bits of x; two's complement makes it right for signed fields.
-func store(p unsafe.Pointer, bits int, x uint64) {
-	switch bits {
-	case 8:
-		*(*uint8)(p) = uint8(x)
-	case 16:
-		*(*uint16)(p) = uint16(x)
-	case 32:
-		*(*uint32)(p) = uint32(x)
-	default:
-		*(*uint64)(p) = x
-	}
 }
 
 // parseInt reads short decimal integers without going through a string; anything unusual is left to strconv.

@@ -48,8 +48,9 @@ type csvFormat[T any] struct {
 	names  []string
 	// columns holds for each column of the current file the field that takes it, -1 for none.
 	columns []int
-	text    []byte // of a record with quoted line breaks
-	row     T      // under construction: kept here, a local one would be allocated per record
+	text    []byte        // of a record with quoted line breaks
+	row     T             // under construction: kept here, a local one would be allocated per record
+	cells   reflect.Value // row, to set its fields
 	words   words
 }
 
@@ -58,7 +59,9 @@ func newCSV[T any](quotes bool) (*csvFormat[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &csvFormat[T]{fields: fields, quotes: quotes}, nil
+	f := &csvFormat[T]{fields: fields, quotes: quotes}
+	f.cells = reflect.ValueOf(&f.row).Elem()
+	return f, nil
 }
 
 func (f *csvFormat[T]) header(l *lines) error {
@@ -163,7 +166,7 @@ func (f *csvFormat[T]) fast(text []byte) error {
 			text = nil
 		}
 		if to >= 0 {
-			if err := f.fields[to].set(&f.row, cell, &f.words); err != nil {
+			if err := f.fields[to].set(f.cells, cell, &f.words); err != nil {
 				return &recordError{column: f.names[i], err: err}
 			}
 		}
@@ -184,7 +187,7 @@ func (f *csvFormat[T]) quoted(text []byte) error {
 	}
 	for i, to := range f.columns {
 		if to >= 0 {
-			if err := f.fields[to].set(&f.row, []byte(cells[i]), &f.words); err != nil {
+			if err := f.fields[to].set(f.cells, []byte(cells[i]), &f.words); err != nil {
 				return &recordError{column: f.names[i], err: err}
 			}
 		}

@@ -1,4 +1,3 @@
-// Flights asks questions about real flight records: see README.md for the data and for every query.
 package main
 
 import (

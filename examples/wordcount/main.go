@@ -1,4 +1,3 @@
-// Wordcount counts the words of text files.
 package main
 
 import (
