@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -102,7 +103,7 @@ func (f *File) fillAddresses(ctx context.Context) error {
 	}
 	addrs, err := reserve(ctx, usual)
 	if err != nil {
-		addrs, err = reserve(ctx, make([]int, len(missing)))
+		addrs, err = draw(ctx, len(missing))
 	}
 	if err != nil {
 		return devFault(ops.ExitOther, "", fmt.Errorf("find free ports: %w", err))
@@ -132,16 +133,48 @@ func (f *File) missing() (missing []*string, usual []int) {
 	return missing, usual
 }
 
-// reserve finds out whether ports are free; 0 draws one. All stay open until all are drawn, so that none is drawn twice.
-// Another process may take one before the node does; the node then says so and the start fails.
+// reserve finds out whether ports are free. All stay open until all were tried. Another process may take one before the
+// node does; the node then says so and the start fails.
 func reserve(ctx context.Context, ports []int) (addrs []string, err error) {
 	for _, p := range ports {
-		l, err := wire.Policy{}.Listen(ctx, net.JoinHostPort(loopback, strconv.Itoa(p)))
+		l, err := listen(ctx, p)
 		if err != nil {
 			return nil, err
 		}
 		defer l.Close() // nothing was accepted
 		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs, nil
+}
+
+func listen(ctx context.Context, port int) (net.Listener, error) {
+	return wire.Policy{}.Listen(ctx, net.JoinHostPort(loopback, strconv.Itoa(port)))
+}
+
+// Ports are drawn from below the range from which systems take those of outgoing connections: a node's port must not be
+// taken by somebody's connection while the node is down.
+const (
+	drawFrom = 20_000
+	drawTo   = 32_000
+	drawMost = 2_000 // tries
+)
+
+// draw finds n free ports.
+func draw(ctx context.Context, n int) (addrs []string, err error) {
+	for range drawMost {
+		if len(addrs) == n {
+			break
+		}
+		l, failed := listen(ctx, drawFrom+rand.IntN(drawTo-drawFrom))
+		if failed != nil {
+			err = failed
+			continue
+		}
+		defer l.Close() // nothing was accepted; all stay open until all are drawn
+		addrs = append(addrs, l.Addr().String())
+	}
+	if len(addrs) < n {
+		return nil, err
 	}
 	return addrs, nil
 }
