@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/logfile"
 	"github.com/sluiceio/sluice/worker/spawn"
 )
 
@@ -162,7 +162,7 @@ func (b *builds) run(ctx context.Context, r *controlpb.RequestBuild) *controlpb.
 	}
 	defer binary.Release()
 	dir := b.agent.archive.openBuild()
-	stdout, stderr := &head{limit: taskpb.MaxOutput}, &tail{}
+	stdout, stderr := logfile.NewHead(taskpb.MaxOutput), &logfile.Tail{}
 	child, err := b.agent.starter.Start(ctx, spawn.Spec{
 		Binary: binary.Path(), Dir: dir, Job: r.Job, Worker: b.agent.id.ID, Policy: b.agent.cfg.Policy, MemoryBytes: b.agent.cfg.slotMemory(), Procs: b.agent.procs(1),
 		Stdout: stdout, Stderr: stderr,
@@ -174,7 +174,7 @@ func (b *builds) run(ctx context.Context, r *controlpb.RequestBuild) *controlpb.
 	if err := vfs.Discard(vfs.OS{}, dir); err != nil {
 		b.log.Error("directory of a build cannot be removed", "error", err)
 	}
-	return finishBuild(result, stdout.text(), stderr)
+	return finishBuild(result, stdout.Text(), stderr)
 }
 
 func failedBuild(f *jobpb.Failure) *controlpb.BuildResult {
@@ -244,8 +244,8 @@ func (b *builds) converse(ctx context.Context, child *spawn.Child, spec *jobpb.J
 
 // finishBuild adds what the process has written: a death is explained by standard error, output of the build function
 // is shown as a warning.
-func finishBuild(result *controlpb.BuildResult, stdout string, stderr *tail) *controlpb.BuildResult {
-	last, crash := stderr.text()
+func finishBuild(result *controlpb.BuildResult, stdout string, stderr *logfile.Tail) *controlpb.BuildResult {
+	last, crash := stderr.Text()
 	if f := result.Failure; f != nil {
 		cause, _, _ := strings.Cut(crash, "\n")
 		switch {
@@ -272,29 +272,4 @@ func finishBuild(result *controlpb.BuildResult, stdout string, stderr *tail) *co
 		result.Built.Graph = g
 	}
 	return result
-}
-
-// head keeps the beginning of an output.
-type head struct {
-	limit int
-
-	mu struct {
-		sync.Mutex
-		data bytes.Buffer
-	}
-}
-
-// Write never fails.
-func (h *head) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.mu.data.Write(p[:min(len(p), h.limit-h.mu.data.Len())])
-	return len(p), nil
-}
-
-// text is valid UTF-8 within the limit: a character that the limit has cut is left out.
-func (h *head) text() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return strings.ToValidUTF8(h.mu.data.String(), "?")
 }

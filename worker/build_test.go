@@ -122,7 +122,7 @@ func bulky(c *coordinator) string {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return c.script("exec '"+self+"'", strings.Repeat("# padding\n", 20_000))
+	return c.script("exec env "+quickExit+" '"+self+"'", strings.Repeat("# padding\n", 20_000))
 }
 
 func TestAnArtifactIsFetchedOnce(t *testing.T) {
@@ -152,6 +152,7 @@ func TestADamagedArtifactIsNeverRun(t *testing.T) {
 		"missing":      func(c *coordinator) { clear(c.artifacts) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newCoordinator(t)
 			cfg := testConfig(t, c)
 			cfg.FetchTimeout = 200 * time.Millisecond

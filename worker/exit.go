@@ -1,10 +1,8 @@
 package worker
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -86,78 +84,4 @@ func (e ending) diagnose() *jobpb.Failure {
 		f.Message = fmt.Sprintf("the task process %s by itself: user code must return an error instead of calling os.Exit or log.Fatal", e.exit)
 	}
 	return f
-}
-
-// Bounds of what is kept of standard error, in bytes.
-const (
-	tailBytes  = 8 << 10
-	crashBytes = 8 << 10
-)
-
-// crashMarks begin the first line of a death that Go explains.
-var crashMarks = []string{
-	"panic: ", "fatal error: ", "unexpected fault address ", "runtime: goroutine stack exceeds",
-	"SIGSEGV: ", "SIGBUS: ", "SIGABRT: ", "SIGILL: ", "SIGFPE: ", "SIGQUIT: ", "SIGTRAP: ", "SIGSYS: ",
-}
-
-// tail keeps the end of standard error, and the beginning of a crash: with many goroutines the two are far apart.
-type tail struct {
-	mu struct {
-		sync.Mutex
-		last  []byte
-		line  []byte // the unfinished line
-		crash []byte
-	}
-}
-
-// Write never fails.
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mu.last = append(t.mu.last, p...)
-	if n := len(t.mu.last) - tailBytes; n > 0 {
-		t.mu.last = append(t.mu.last[:0], t.mu.last[n:]...)
-	}
-	t.scan(p)
-	return len(p), nil
-}
-
-// scan keeps the newest crash: from its first line on, as far as the bound allows. The lock is held.
-func (t *tail) scan(p []byte) {
-	for len(p) > 0 {
-		line, rest, whole := bytes.Cut(p, []byte("\n"))
-		t.mu.line = append(t.mu.line, line[:min(len(line), crashBytes-len(t.mu.line))]...)
-		if !whole {
-			return
-		}
-		if marked(t.mu.line) {
-			t.mu.crash = t.mu.crash[:0]
-		}
-		t.mu.crash = t.grown()
-		t.mu.line, p = t.mu.line[:0], rest
-	}
-}
-
-// grown is the crash with the present line, if it belongs to one. The lock is held.
-func (t *tail) grown() []byte {
-	if len(t.mu.crash) == 0 && !marked(t.mu.line) || len(t.mu.crash)+len(t.mu.line) >= crashBytes {
-		return t.mu.crash
-	}
-	return append(append(t.mu.crash, t.mu.line...), '\n')
-}
-
-func marked(line []byte) bool {
-	for _, m := range crashMarks {
-		if bytes.HasPrefix(line, []byte(m)) {
-			return true
-		}
-	}
-	return false
-}
-
-// text returns both parts as valid UTF-8: a protobuf string must be.
-func (t *tail) text() (last, crash string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.ToValidUTF8(string(t.mu.last), "?"), strings.ToValidUTF8(string(t.grown()), "?")
 }

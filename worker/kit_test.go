@@ -112,13 +112,16 @@ func (c *coordinator) script(lines ...string) string {
 	return c.put([]byte("#!/bin/sh\n" + strings.Join(lines, "\n") + "\n"))
 }
 
+// quickExit: a program built with the race detector otherwise waits a second at its end.
+const quickExit = "GORACE=atexit_sleep_ms=0"
+
 // tiny stores the tiny job: a script that becomes the test binary, so that nobody copies that.
 func (c *coordinator) tiny(env ...string) string {
 	self, err := os.Executable()
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return c.script("exec env " + strings.Join(env, " ") + " '" + self + "'")
+	return c.script("exec env " + quickExit + " " + strings.Join(env, " ") + " '" + self + "'")
 }
 
 func (c *coordinator) Fetch(r *apipb.FetchRequest, stream apipb.Artifacts_FetchServer) error {
@@ -350,7 +353,6 @@ func testConfig(t *testing.T, cs ...*coordinator) Config {
 		c.Join = append(c.Join, j.addr)
 	}
 	c.Memory = 1 << 30
-	c.StopGrace = 300 * time.Millisecond
 	c.Version = "test"
 	c.Log = hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: testWriter{t}})
 	return c

@@ -88,7 +88,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	emit(counter("worker_stale_messages_total", "Messages of leaders of an older term, refused."), float64(a.counters.stale.Load()))
 	emit(gauge("worker_slots", "Slots of this worker."), float64(a.cfg.Slots))
 	emit(gauge("worker_memory_bytes", "Memory that the slots share."), float64(a.cfg.Memory))
-	emit(gauge("worker_reports_pending", "Reports that no leader has committed yet."), float64(a.outbox.pending()))
+	emit(gauge("worker_reports_pending", "Reports that no leader has committed yet."), float64(a.outbox.Pending()))
 	emit(gauge("worker_artifact_bytes", "Size of the cached job binaries."), float64(a.cache.Size()))
 	exits := counter("task_process_exits_total", "Ended task processes by what the end means.", "kind")
 	a.counters.exits.each(func(kind string, n float64) { emit(exits, n, kind) })

@@ -18,7 +18,7 @@ func (a *agent) obey(m *controlpb.CoordinatorMessage) {
 			a.log.Error("second welcome of a session refused", "error", err)
 		}
 	case *controlpb.CoordinatorMessage_Ack:
-		a.outbox.ack(m.Ack.Sequence)
+		a.outbox.Ack(m.Ack.Sequence)
 		a.table.acknowledged(m.Ack.Sequence)
 	case *controlpb.CoordinatorMessage_Build:
 		if err := m.Build.Spec.Validate(); err != nil {
@@ -94,7 +94,7 @@ func (a *agent) tell(key processKey, epoch uint64, f *jobpb.Failure) {
 	r := &controlpb.Report{Job: key.job, JobEpoch: epoch, Process: key.number, Fact: &controlpb.Report_Exit{
 		Exit: &controlpb.ProcessExit{Code: -1, Reason: f.Message, Kind: f.Kind, Failure: f},
 	}}
-	if !a.outbox.offer(r) {
+	if !a.outbox.Offer(r) {
 		a.log.Warn("outbox is full; the leader will ask again", "job", key.job, "process", key.number)
 	}
 }

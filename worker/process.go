@@ -18,6 +18,7 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/artifact"
+	"github.com/sluiceio/sluice/worker/logfile"
 	"github.com/sluiceio/sluice/worker/spawn"
 )
 
@@ -173,7 +174,7 @@ func (p *taskProcess) run(ctx context.Context) error {
 	}
 	p.log.Info("task process ended", "code", x.Code, "signal", x.Signal, "reason", x.Reason, "kind", x.Kind)
 	p.agent.counters.exits.note(x.Kind)
-	sequence, err := p.agent.outbox.add(ctx, &controlpb.Report{
+	sequence, err := p.agent.outbox.Add(ctx, &controlpb.Report{
 		Job: p.key.job, JobEpoch: epoch, Process: p.key.number, Fact: &controlpb.Report_Exit{Exit: x},
 	})
 	if err != nil {
@@ -221,7 +222,7 @@ func (p *taskProcess) execute(ctx, starting context.Context, binary *artifact.Ha
 		return ending{}
 	}
 	defer output.close()
-	stderr := &tail{}
+	stderr := &logfile.Tail{}
 	child, err := p.agent.starter.Start(starting, spawn.Spec{
 		Binary: binary.Path(), Dir: output.dir, Job: p.key.job, Process: p.key.number,
 		Worker: p.agent.id.ID, Policy: p.agent.cfg.Policy, MemoryBytes: p.memory, Procs: p.agent.procs(p.slots),
@@ -233,8 +234,8 @@ func (p *taskProcess) execute(ctx, starting context.Context, binary *artifact.Ha
 	}
 	p.log.Info("task process started", "pid", child.Pid())
 	exit := p.attend(ctx, child)
-	e := ending{exit: exit, oom: p.agent.oom.happened()}
-	e.stderr, e.crash = stderr.text()
+	e := ending{exit: exit, oom: p.agent.oom.Happened()}
+	e.stderr, e.crash = stderr.Text()
 	return e
 }
 
@@ -460,7 +461,7 @@ func (p *taskProcess) stamp(r *controlpb.Report) *controlpb.Report {
 
 // report hands a fact to the outbox. It blocks while that is full.
 func (p *taskProcess) report(ctx context.Context, r *controlpb.Report) (uint64, error) {
-	return p.agent.outbox.add(ctx, p.stamp(r))
+	return p.agent.outbox.Add(ctx, p.stamp(r))
 }
 
 // processDir is the directory of a task process. Job ids come from clients, so they are hashed, never part of a path.

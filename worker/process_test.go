@@ -133,6 +133,9 @@ func TestWhatDoesNotStopInTimeIsKilledWithItsOffspring(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			c := newCoordinator(t)
 			cfg := testConfig(t, c)
+			if behaviour == "stubborn" {
+				cfg.StopGrace = 300 * time.Millisecond
+			}
 			startWorker(t, cfg)
 			s := c.session()
 			pid := running(t, s, cfg, deployment("job-1", 7, c.tiny(), "run", behaviour))

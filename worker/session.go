@@ -14,6 +14,7 @@ import (
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/outbox"
 )
 
 // Reasons to leave a coordinator.
@@ -286,7 +287,7 @@ func (s *session) speak(ctx context.Context) error {
 	defer ticker.Stop()
 	var sequence, sent, answered uint64
 	for {
-		reports, news := a.outbox.after(sent)
+		reports, news := a.outbox.After(sent)
 		for _, r := range reports {
 			if err := s.send(&controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Report{Report: r}}); err != nil {
 				return err
@@ -301,7 +302,7 @@ func (s *session) speak(ctx context.Context) error {
 		}
 		answered = behind
 		var m *controlpb.WorkerMessage
-		if len(reports) == outboxBatch {
+		if len(reports) == outbox.Batch {
 			news = closed // there may be more: look again, but let a heartbeat through
 		}
 		select {

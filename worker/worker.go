@@ -18,6 +18,7 @@ import (
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/artifact"
+	"github.com/sluiceio/sluice/worker/outbox"
 	"github.com/sluiceio/sluice/worker/spawn"
 )
 
@@ -28,7 +29,7 @@ type agent struct {
 	id        identity
 	addresses Addresses
 
-	outbox     *outbox
+	outbox     *outbox.Outbox
 	table      *table
 	archive    *archive
 	cache      *artifact.Cache
@@ -37,12 +38,16 @@ type agent struct {
 	finder     *finder
 	builds     *builds
 	counters   *counters
-	oom        *oomCounter
+	oom        *spawn.OOMWatch
 
 	requests chan *controlpb.Report   // questions of task processes, for the session
 	drains   chan *controlpb.Draining // at most one
 	work     *run.Group               // task processes and builds
 }
+
+// outboxBytes bounds the reports that wait for a leader. Whoever reports waits when it is reached: the task process then
+// waits on its control link.
+const outboxBytes = 64 << 20
 
 // requestQueue bounds the questions that wait for the session. Task processes repeat theirs.
 const requestQueue = 1024
@@ -99,8 +104,8 @@ func newAgent(ctx context.Context, c Config) (*agent, error) {
 	}
 	a := &agent{
 		cfg: c, id: id, log: c.Log.Named("worker").With("worker", id.ID),
-		outbox: newOutbox(outboxBytes), table: newTable(), starter: spawn.NewStarter(),
-		connection: newConnection(c), finder: newFinder(c.Join), counters: newCounters(), oom: newOOMCounter(),
+		outbox: outbox.New(outboxBytes), table: newTable(), starter: spawn.NewStarter(),
+		connection: newConnection(c), finder: newFinder(c.Join), counters: newCounters(), oom: spawn.NewOOMWatch(),
 		requests: make(chan *controlpb.Report, requestQueue), drains: make(chan *controlpb.Draining, 1),
 	}
 	archive, old, err := openArchive(ctx, c)
@@ -169,7 +174,7 @@ func (a *agent) run(ctx context.Context, p ports) error {
 	control := run.NewGroup(a.work.Context(), "control")
 
 	house.Go("starter", a.starter.Run)
-	house.Go("memory", a.oom.watch)
+	house.Go("memory", a.oom.Run)
 	house.Go("data port", a.dataPort(p.data).Run)
 	house.Go("control port", func(ctx context.Context) error { return a.serveControl(ctx, p.control) })
 	if p.http != nil {
@@ -224,8 +229,8 @@ func (a *agent) wind(ctx context.Context) {
 	}
 	ctx, cancelReports := context.WithTimeout(ctx, reportLimit)
 	defer cancelReports()
-	if err := a.outbox.wait(ctx); err != nil {
-		a.log.Warn("the leader has not committed every report", "pending", a.outbox.pending())
+	if err := a.outbox.Wait(ctx); err != nil {
+		a.log.Warn("the leader has not committed every report", "pending", a.outbox.Pending())
 	}
 }
 

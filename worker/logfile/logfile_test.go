@@ -29,7 +29,7 @@ func create(t failer, dir string, limit int64) *Writer {
 func read(t failer, r *Reader) string {
 	t.Helper()
 	var all strings.Builder
-	b := make([]byte, 31)
+	b := make([]byte, 97)
 	for {
 		n, err := r.Read(b)
 		all.Write(b[:n])

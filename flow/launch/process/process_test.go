@@ -62,7 +62,7 @@ func startChild(t *testing.T) *child {
 		t.Fatal(err)
 	}
 	c := &child{t: t, end: end, cmd: exec.Command(self), out: &output{}}
-	c.cmd.Env = []string{pipe.EnvTask + "=1", pipe.EnvWorker + "=w-1", "PATH=" + os.Getenv("PATH")}
+	c.cmd.Env = []string{pipe.EnvTask + "=1", pipe.EnvWorker + "=w-1", "GORACE=atexit_sleep_ms=0", "PATH=" + os.Getenv("PATH")}
 	c.cmd.ExtraFiles, c.cmd.Stdout, c.cmd.Stderr = inherit, c.out, c.out
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
