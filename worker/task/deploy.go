@@ -58,7 +58,7 @@ func (p *Process) draft(d *taskpb.Deployment) (*draft, error) {
 	if err := d.Validate(); err != nil {
 		return nil, err
 	}
-	if d.Job != p.cfg.Job || d.Process != p.cfg.Process {
+	if d.Job != p.cfg.Job || !p.cfg.here(d.Process) {
 		return nil, fmt.Errorf("it is for process %d of job %s, this is process %d of job %s", d.Process, d.Job, p.cfg.Process, p.cfg.Job)
 	}
 	d = proto.CloneOf(d)

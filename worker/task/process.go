@@ -40,7 +40,7 @@ type Config struct {
 	Program *Program
 	Job     string // job id
 	Worker  string // for failures and logs
-	Process uint64 // number issued by the coordinator; 0 in an embedded job
+	Process uint64 // number issued by the coordinator; 0: an embedded job, of which every subtask is here
 	// Network carries the edges between subtasks. The host runs it, for longer than the Process.
 	Network *shuffle.Network
 	Log     hclog.Logger // nil: none
@@ -142,6 +142,9 @@ func (p *Process) Run(ctx context.Context) error {
 	p.mu.Unlock()
 	return g.Wait()
 }
+
+// here reports that a deployment or a place with this process number means this process.
+func (c *Config) here(process uint64) bool { return c.Process == 0 || c.Process == process }
 
 // begin gives a started attempt the means to be stopped.
 func (p *Process) begin(a *attempt, cancel context.CancelCauseFunc) {

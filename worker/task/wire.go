@@ -188,7 +188,7 @@ func (w *wiring) ends(chain int32, s span) ([]shuffle.End, error) {
 			return nil, fault.Fatal(fault.CodeDeploy, "the deployment does not say where subtask %d of chain %d is", i, chain)
 		}
 		end := shuffle.End{Index: l.Index, Attempt: l.Attempt}
-		if l.Process != w.proc.cfg.Process {
+		if !w.proc.cfg.here(l.Process) {
 			end.Peer = &shuffle.Peer{Worker: l.Worker, Address: l.DataAddress, Process: l.Process}
 		}
 		ends = append(ends, end)
