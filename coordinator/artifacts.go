@@ -37,7 +37,7 @@ func (t *touched) touch(d artifact.Digest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for d, at := range t.mu.at {
-		if time.Since(at) > 2*orphanAge {
+		if time.Since(at) > uploadGrace {
 			delete(t.mu.at, d)
 		}
 	}
@@ -49,7 +49,7 @@ func (t *touched) since(d artifact.Digest) time.Duration {
 	defer t.mu.Unlock()
 	at, ok := t.mu.at[d]
 	if !ok {
-		return 2 * orphanAge
+		return uploadGrace
 	}
 	return time.Since(at)
 }

@@ -308,7 +308,7 @@ func (n *node) belong(ctx context.Context) error {
 				n.log.Debug("cannot announce this coordinator", "error", err)
 			}
 		case n.hasState() && leader.ID == "" && leader.LostFor > removedAfter:
-			if n.wasRemoved(ctx, view.Cluster(), n.addresses(view.Nodes())) {
+			if n.wasRemoved(ctx, n.addresses(view.Nodes())) {
 				return errRemoved
 			}
 		}
@@ -339,9 +339,10 @@ func (n *node) addresses(nodes func(func(*commandpb.Node) bool)) []string {
 }
 
 // wasRemoved asks around. Only the word of the leader counts: a follower may not have heard yet that this node was added.
-func (n *node) wasRemoved(ctx context.Context, cluster string, addresses []string) bool {
+// The cluster is the remembered one: after a start the facts are empty until a leader says how far they go.
+func (n *node) wasRemoved(ctx context.Context, addresses []string) bool {
 	for _, a := range n.helloAll(ctx, addresses) {
-		if a.Cluster != "" && a.Cluster == cluster && a.LeaderAddress == a.ApiAddress && !a.Member {
+		if a.Cluster != "" && a.Cluster == n.id.Cluster && a.LeaderAddress == a.ApiAddress && !a.Member {
 			return true
 		}
 	}

@@ -65,8 +65,9 @@ type Config struct {
 	// ProtocolMin and ProtocolMax are the window of task protocols accepted at submit.
 	ProtocolMin int32
 	ProtocolMax int32
-	// MaxArtifactBytes bounds one uploaded binary.
+	// MaxArtifactBytes bounds one uploaded binary; KeepArtifacts is how long a binary without a job is kept.
 	MaxArtifactBytes int64
+	KeepArtifacts    time.Duration
 
 	// Version of this build, shown to clients and other coordinators.
 	Version string
@@ -111,6 +112,7 @@ func DefaultConfig() Config {
 		ProtocolMin:       taskpb.ProtocolMin,
 		ProtocolMax:       taskpb.ProtocolMax,
 		MaxArtifactBytes:  1 << 30,
+		KeepArtifacts:     24 * time.Hour,
 		Version:           "dev",
 		Log:               hclog.NewNullLogger(),
 	}
@@ -210,6 +212,7 @@ func (c Config) checkTimes(fault func(string, ...any)) {
 		{"no-leader wait", c.NoLeaderWait},
 		{"snapshot interval", c.SnapshotInterval},
 		{"worker heartbeat", c.WorkerHeartbeat},
+		{"retention of artifacts", c.KeepArtifacts},
 	} {
 		if t.d <= 0 {
 			fault("%s %s: must be positive", t.name, t.d)

@@ -20,6 +20,8 @@ const (
 	scrubPause = 10 * time.Minute
 	// orphanAge is how long a file that no fact knows is kept: it may belong to an upload whose commit is under way.
 	orphanAge = time.Hour
+	// uploadGrace is the time from the moment when an upload has found or stored a file here to its commit, at most.
+	uploadGrace = 5 * time.Minute
 )
 
 // keeper makes the artifacts of this node follow the facts, on every node and all the time: what the facts refer to is got
@@ -117,7 +119,7 @@ func (k *keeper) expire(ctx context.Context, d artifact.Digest) error {
 		k.since[d] = first
 	}
 	// A file that an upload has just found or stored here counts as a copy, whatever the facts said before.
-	if !k.known[d] && time.Since(first) < orphanAge || k.n.touched.since(d) < orphanAge {
+	if !k.known[d] && time.Since(first) < orphanAge || k.n.touched.since(d) < uploadGrace {
 		return nil
 	}
 	unlock, err := k.n.artifacts.Lock(ctx, d)
@@ -151,13 +153,8 @@ func (k *keeper) scrubOne(here []artifact.Digest) error {
 
 // ---------------------------------------------------------------- the leader's part
 
-const (
-	// collectPause is how often the leader compares inventories and looks for artifacts that nobody needs.
-	collectPause = 5 * time.Second
-	// unusedMicros is how long an artifact without a job is kept, in committed time: between an upload and its submit, and
-	// for those who submit the same binary again.
-	unusedMicros = 24 * 3600 * 1_000_000
-)
+// collectPause is how often the leader compares inventories and looks for artifacts that nobody needs.
+const collectPause = 5 * time.Second
 
 // collect keeps the committed places of artifacts true and commits the removal of those that no job refers to.
 func (r *reign) collect(ctx context.Context) error {
@@ -208,7 +205,7 @@ func (r *reign) inventoryOf(ctx context.Context, address string) ([]string, erro
 	return held, nil
 }
 
-// corrections are the commands that make the facts about artifacts true.
+// corrections are the commands that make the facts about artifacts true. The age of an artifact counts in committed time.
 func (r *reign) corrections(view *state.View) []*commandpb.Command {
 	used := make(map[string]bool)
 	for job := range view.Jobs() {
@@ -216,7 +213,7 @@ func (r *reign) corrections(view *state.View) []*commandpb.Command {
 	}
 	var cmds []*commandpb.Command
 	for a := range view.Artifacts() {
-		if !used[a.Digest] && view.TimeMicros()-a.SinceUs > unusedMicros {
+		if !used[a.Digest] && view.TimeMicros()-a.SinceUs > r.n.cfg.KeepArtifacts.Microseconds() {
 			cmds = append(cmds, &commandpb.Command{Command: &commandpb.Command_RemoveArtifact{
 				RemoveArtifact: &commandpb.RemoveArtifact{Digest: a.Digest},
 			}})

@@ -431,3 +431,29 @@ func (c *Cluster) Followers(n *Node) []*Node {
 	}
 	return all
 }
+
+// SetExpect changes what the node expects at its next start.
+func (n *Node) SetExpect(nodes int) { n.expect = nodes }
+
+// LoseRaftState forgets the log, the vote and the snapshots of a stopped node; its other files stay.
+func (n *Node) LoseRaftState() {
+	n.c.t.Helper()
+	if n.c.opts.Where == InMemory {
+		n.logs, n.snapshots = raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+		return
+	}
+	for _, name := range []string{"raft.db", "snapshots"} {
+		if err := vfs.Discard(vfs.OS{}, filepath.Join(n.dir, name)); err != nil {
+			n.c.t.Fatal(err)
+		}
+	}
+}
+
+// Dir is the node's data directory; OnDisk only.
+func (n *Node) Dir() string { return n.dir }
+
+// Files is the node's file system; InMemory only.
+func (n *Node) Files() *vfs.Mem { return n.fs }
+
+// Logs is the node's Raft log; InMemory only.
+func (n *Node) Logs() *raft.InmemStore { return n.logs }
