@@ -142,7 +142,11 @@ func benchConsume(g *Gate[event], bell <-chan struct{}, producers int) (sum int6
 }
 
 func benchNetwork(b *testing.B, g *run.Group, l net.Listener, dial func(context.Context, Peer) (net.Conn, error)) *Network {
-	return start(b, g, NetworkConfig{Memory: 256 << 20, Listener: l, Dial: dial})
+	process := uint64(1)
+	if dial != nil {
+		process = 2
+	}
+	return start(b, g, NetworkConfig{Process: process, Memory: 256 << 20, Listener: l, Dial: dial})
 }
 
 func BenchmarkExchangeBetweenProcesses(b *testing.B) {

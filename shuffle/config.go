@@ -174,6 +174,9 @@ func checkEnd(n *Network, ctx context.Context, job string, others []End) (errs [
 			errs = append(errs, fmt.Errorf("subtask %d appears twice at the other end", o.Index))
 		}
 		seen[o.Index] = true
+		if o.Peer != nil && o.Peer.Process == n.cfg.Process {
+			errs = append(errs, fmt.Errorf("subtask %d is said to be remote, in this process", o.Index))
+		}
 	}
 	return errs
 }

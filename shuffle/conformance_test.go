@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/shuffle/meet"
 )
 
 var endOfInput = element.Event{Kind: element.End, Time: element.MaxTime}
@@ -312,7 +313,7 @@ func flushAll(x *Writer[rec]) error {
 		if err := x.Flush(); err != nil {
 			return err
 		}
-		time.Sleep(2 * time.Millisecond) // fake
+		<-time.After(2 * time.Millisecond) // fake
 	}
 	return nil
 }
@@ -386,7 +387,7 @@ func TestAProducerThatEndedIsNoLoss(t *testing.T) {
 		if want := (got{{recordText(rec{Key: 1}, 5), eventText(endOfInput)}}); err != nil || !reflect.DeepEqual(all, want) {
 			t.Fatalf("%v, %v", all, err)
 		}
-		time.Sleep(time.Hour) // fake: nothing is left that could time out
+		<-time.After(time.Hour) // fake: nothing is left that could time out
 		if _, ok, err := g.Next(); ok || err != nil {
 			t.Fatalf("after the end: %v, %v", ok, err)
 		}
@@ -424,7 +425,7 @@ func TestTheNewerSideWaitsUntilTheOlderIsReplaced(t *testing.T) {
 		cfg := w.gateConfig(0, 1)
 		cfg.RegionEpoch, cfg.Attempt, cfg.Producers[0].Attempt = 2, 2, 2
 		g := w.gateOf(cfg)
-		time.Sleep(time.Second) // fake; it asks again and again
+		<-time.After(time.Second) // fake; it asks again and again
 		if _, ok, err := g.Next(); ok || err != nil {
 			t.Fatalf("a newer consumer got %v, %v from an older producer", ok, err)
 		}
@@ -523,14 +524,14 @@ func TestReservedMemoryIsGivenBack(t *testing.T) {
 			g.Close(errors.New("stop"))
 			wantLoss(t, wait(), Failed, 0, 0)
 			_ = x.Close(errors.New("stop"))
-			time.Sleep(time.Minute) // fake: sessions end
+			<-time.After(time.Minute) // fake: sessions end
 			for _, n := range []*Network{w.producers, w.consumers} {
 				if used, _ := n.Memory(); used != 0 {
 					t.Fatalf("%d bytes are still reserved", used)
 				}
 			}
-			w.producers.mu.meetings = map[channelID]*meeting{} // the next round is the same attempt
-			w.consumers.mu.meetings = map[channelID]*meeting{}
+			w.producers.mu.meetings = map[channelID]*meet.Meeting[endpoint]{} // the next round is the same attempt
+			w.consumers.mu.meetings = map[channelID]*meet.Meeting[endpoint]{}
 		}
 	})
 }
@@ -562,8 +563,8 @@ func TestBadConfigurationsAreRefusedWithEveryFault(t *testing.T) {
 			t.Errorf("writer: %v does not name %s", err, part)
 		}
 	}
-	_, err = NewGate(w.consumers, GateConfig[rec]{Job: testJob, ExclusiveCredit: -1, Producers: []End{{Peer: &Peer{}}}})
-	for _, part := range []string{"context", "codec", "notify", "credit", "cannot dial"} {
+	_, err = NewGate(w.consumers, GateConfig[rec]{Job: testJob, ExclusiveCredit: -1, Producers: []End{{Peer: &Peer{Process: 1}}}})
+	for _, part := range []string{"context", "codec", "notify", "credit", "cannot dial", "said to be remote"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("gate: %v does not name %s", err, part)
 		}

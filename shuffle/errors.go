@@ -5,12 +5,14 @@ import (
 	"fmt"
 
 	"github.com/sluiceio/sluice/proto/exchangepb"
+	"github.com/sluiceio/sluice/shuffle/budget"
+	"github.com/sluiceio/sluice/shuffle/meet"
 )
 
 // Codes of errors that a user can do something about.
 const (
-	CodeMemory = "E060" // network.memory does not suffice
-	CodeRecord = "E061" // a record is too large for the exchange
+	CodeMemory = budget.Code // network.memory does not suffice
+	CodeRecord = "E061"      // a record is too large for the exchange
 )
 
 // ErrGone is returned (wrapped) by NetworkConfig.Dial when the process that was asked for has ended: there is no use
@@ -100,6 +102,21 @@ func reasonOf(r exchangepb.Refusal) Reason {
 	return Failed
 }
 
+// reasonFor is why an end that got this verdict is lost.
+func reasonFor(v meet.Verdict) Reason {
+	switch v {
+	case meet.Accepted:
+		return none
+	case meet.NotYet:
+		return notYet
+	case meet.Stale:
+		return Stale
+	case meet.Gone:
+		return Gone
+	}
+	return Protocol
+}
+
 // LossError says that the channel between two subtasks broke: the other end died, was cancelled, refused, or could
 // not be understood. Whoever gets it has lost records and cannot go on. It is never the fault of user code.
 type LossError struct {
@@ -119,15 +136,7 @@ func (e *LossError) Error() string {
 func (e *LossError) Unwrap() error { return e.Cause }
 
 // MemoryError says that the network memory of the process cannot hold the buffers that something needs.
-type MemoryError struct {
-	What              string // who needs the memory
-	Need, Free, Limit int64  // bytes
-}
-
-func (e *MemoryError) Error() string {
-	return fmt.Sprintf("%s: %s needs %d bytes of network memory, %d of %d are free (raise network.memory or lower the parallelism)",
-		CodeMemory, e.What, e.Need, e.Free, e.Limit)
-}
+type MemoryError = budget.Error
 
 // RecordError says that a record is too large to travel between processes.
 type RecordError struct {

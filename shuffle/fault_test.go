@@ -241,7 +241,7 @@ func TestAPeerThatComesLateIsWaitedFor(t *testing.T) {
 			return l.DialContext(ctx)
 		}})
 		g := w.gate(0, 1)
-		time.Sleep(5 * time.Second) // fake; connected, but the producer is not deployed
+		<-time.After(5 * time.Second) // fake; connected, but the producer is not deployed
 		if _, ok, err := g.Next(); ok || err != nil {
 			t.Fatalf("%v, %v", ok, err)
 		}

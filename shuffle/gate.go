@@ -6,8 +6,11 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/internal/invariant"
+	"github.com/sluiceio/sluice/shuffle/budget"
 	"github.com/sluiceio/sluice/shuffle/credit"
 	"github.com/sluiceio/sluice/shuffle/frame"
+	"github.com/sluiceio/sluice/shuffle/meet"
 )
 
 // Input is what a gate yields: a batch or an event of one channel.
@@ -27,8 +30,9 @@ type Gate[T any] struct {
 	n        *Network
 	in       *inbox
 	ends     []arrival
-	reserved reservation
+	reserved budget.Reservation
 	closed   bool
+	loop     invariant.Exclusive
 	stats    GateStats
 
 	event   Input[T]            // directly behind the batch that was yielded last
@@ -71,7 +75,7 @@ func NewGate[T any](n *Network, cfg GateConfig[T]) (*Gate[T], error) {
 	g := &Gate[T]{cfg: cfg, n: n, record: pieces{ch: -1}}
 	exclusive, floating := cfg.credit()
 	what := fmt.Sprintf("consumer %d of edge %d with %d producers", cfg.Consumer, cfg.Edge, len(cfg.Producers))
-	unit, reserved, err := n.memory.fit(what, exclusive*len(cfg.Producers)+floating)
+	unit, reserved, err := n.memory.Fit(what, exclusive*len(cfg.Producers)+floating)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +92,8 @@ func NewGate[T any](n *Network, cfg GateConfig[T]) (*Gate[T], error) {
 		a := arrival{id: g.in.id(ch), fence: g.in.fenceOf(ch), end: inEnd{g.in, ch}}
 		g.ends = append(g.ends, a)
 	}
-	if err := n.join(consuming, g.ends); err != nil {
-		n.memory.giveBack(reserved)
+	if err := n.join(meet.Consuming, g.ends); err != nil {
+		n.memory.GiveBack(reserved)
 		return nil, fmt.Errorf("register consumer %d of edge %d: %w", cfg.Consumer, cfg.Edge, err)
 	}
 	if err := n.connect(g.in); err != nil {
@@ -105,6 +109,10 @@ func (g *Gate[T]) Stats() GateStats { return g.stats }
 // Next yields the next input, if there is one. It never blocks. An error means that the gate has failed: a producer
 // was lost or has refused, or a frame was corrupt. It is the same error from then on.
 func (g *Gate[T]) Next() (Input[T], bool, error) {
+	if invariant.Enabled {
+		g.loop.Enter("Next")
+		defer g.loop.Leave()
+	}
 	for {
 		if g.event.Event.Kind != element.None {
 			in := g.event
@@ -154,6 +162,10 @@ func (g *Gate[T]) fromBatch(ch int, it item) (Input[T], bool, error) {
 
 // Release gives an input's batch back and grants credit for it. Every input with a batch is released once.
 func (g *Gate[T]) Release(in Input[T]) {
+	if invariant.Enabled {
+		g.loop.Enter("Release")
+		defer g.loop.Leave()
+	}
 	if in.Batch == nil {
 		return
 	}
@@ -177,6 +189,10 @@ func (g *Gate[T]) lost(ch int, r Reason, cause error) error {
 
 // Close ends the gate: with a nil err its producers learn that it needs nothing more, with another they see a loss.
 func (g *Gate[T]) Close(err error) {
+	if invariant.Enabled {
+		g.loop.Enter("Close")
+		defer g.loop.Leave()
+	}
 	if g.closed {
 		return
 	}
@@ -192,8 +208,8 @@ func (g *Gate[T]) Close(err error) {
 	for _, i := range intakes {
 		i.close(reason, err)
 	}
-	g.n.leave(consuming, g.ends)
-	g.n.memory.giveBack(g.reserved)
-	g.n.memory.release(g.record.held)
+	g.n.leave(meet.Consuming, g.ends)
+	g.n.memory.GiveBack(g.reserved)
+	g.n.memory.Release(g.record.held)
 	g.record = pieces{ch: -1}
 }

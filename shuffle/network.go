@@ -12,6 +12,8 @@ import (
 
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/exchangepb"
+	"github.com/sluiceio/sluice/shuffle/budget"
+	"github.com/sluiceio/sluice/shuffle/meet"
 )
 
 var errStopped = errors.New("the network of this process has stopped")
@@ -20,11 +22,11 @@ var errStopped = errors.New("the network of this process has stopped")
 type Network struct {
 	cfg    NetworkConfig
 	log    hclog.Logger
-	memory memory
+	memory *budget.Account
 	wake   wakeup // for Run: sessions to start, gates to watch
 	mu     struct {
 		sync.Mutex
-		meetings map[channelID]*meeting
+		meetings map[channelID]*meet.Meeting[endpoint]
 		sessions map[Peer]*session
 		starting []*session
 		waiting  []*inbox // gates whose producers are not all there
@@ -45,13 +47,13 @@ func NewNetwork(cfg NetworkConfig) (*Network, error) {
 	if n.log == nil {
 		n.log = hclog.NewNullLogger()
 	}
-	n.memory.limit = cfg.Memory
-	n.mu.meetings, n.mu.sessions = map[channelID]*meeting{}, map[Peer]*session{}
+	n.memory = budget.New(cfg.Memory)
+	n.mu.meetings, n.mu.sessions = map[channelID]*meet.Meeting[endpoint]{}, map[Peer]*session{}
 	return n, nil
 }
 
 // Memory is how much of the network memory is reserved, and how much there is, in bytes.
-func (n *Network) Memory() (reserved, limit int64) { return n.memory.usage() }
+func (n *Network) Memory() (reserved, limit int64) { return n.memory.Usage() }
 
 // Run serves the network until ctx ends and waits for everything that it has started. Channels that are still open
 // then are lost. A network runs once.
@@ -140,11 +142,7 @@ func (n *Network) stop() {
 	n.mu.stopped = true
 	var left []endpoint
 	for _, m := range n.mu.meetings {
-		for i := range m.seats {
-			if e := m.seats[i].end; e != nil {
-				left = append(left, e)
-			}
-		}
+		left = append(left, m.Here()...)
 	}
 	n.mu.Unlock()
 	for _, e := range left {
@@ -160,7 +158,7 @@ type arrival struct {
 }
 
 // join seats the ends of a writer or gate, all or none, and introduces those whose partner is here.
-func (n *Network) join(s side, ends []arrival) error {
+func (n *Network) join(s meet.Side, ends []arrival) error {
 	var displaced []endpoint
 	type couple struct{ a, b endpoint }
 	var couples []couple
@@ -173,20 +171,20 @@ func (n *Network) join(s side, ends []arrival) error {
 	for i, a := range ends {
 		m := n.mu.meetings[a.id]
 		if m == nil {
-			m = &meeting{}
+			m = &meet.Meeting[endpoint]{}
 			n.mu.meetings[a.id] = m
 		}
-		r, reason := m.enter(s, a.fence, a.end)
-		if reason != none {
-			refusal = a.id.lost(reason, nil)
+		r, verdict := m.Enter(s, a.fence, a.end)
+		if verdict != meet.Accepted {
+			refusal = a.id.lost(reasonFor(verdict), nil)
 			for _, b := range ends[:i] {
-				n.mu.meetings[b.id].leave(s, b.fence)
+				n.mu.meetings[b.id].Leave(s, b.fence)
 			}
 			break
 		}
-		displaced = append(displaced, r.displaced...)
-		if r.partner != nil {
-			couples = append(couples, couple{a.end, r.partner})
+		displaced = append(displaced, r.Displaced...)
+		if r.Paired {
+			couples = append(couples, couple{a.end, r.Partner})
 		}
 	}
 	n.mu.Unlock()
@@ -220,11 +218,11 @@ func introduce(a, b endpoint) {
 }
 
 // leave takes the ends of a writer or gate away; their fences stay.
-func (n *Network) leave(s side, ends []arrival) {
+func (n *Network) leave(s meet.Side, ends []arrival) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, a := range ends {
-		n.mu.meetings[a.id].leave(s, a.fence)
+		n.mu.meetings[a.id].Leave(s, a.fence)
 	}
 }
 
@@ -243,9 +241,9 @@ func (n *Network) find(r *exchangepb.PartitionRequest) (*remoteOut, Reason) {
 	if m == nil {
 		return nil, notYet
 	}
-	e, reason := m.find(f)
-	if reason != none {
-		return nil, reason
+	e, verdict := m.Find(f)
+	if verdict != meet.Accepted {
+		return nil, reasonFor(verdict)
 	}
 	o, ok := e.(*remoteOut)
 	if !ok {
@@ -254,8 +252,17 @@ func (n *Network) find(r *exchangepb.PartitionRequest) (*remoteOut, Reason) {
 	return o, none
 }
 
-// connect puts the remote channels of a gate on the sessions with their producers, which it has started as needed.
+// connect puts the remote channels of a gate on the sessions with their producers, which are started as needed.
 func (n *Network) connect(in *inbox) error {
+	sessions, err := n.subscribe(in)
+	for _, s := range sessions {
+		s.wake.ring()
+	}
+	n.wake.ring()
+	return err
+}
+
+func (n *Network) subscribe(in *inbox) (sessions []*session, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for ch := range in.producers {
@@ -265,8 +272,8 @@ func (n *Network) connect(in *inbox) error {
 		}
 		s := n.mu.sessions[*p]
 		if s == nil {
-			if err := n.memory.reserve("the stream from "+p.name(), connectionBytes); err != nil {
-				return err
+			if err := n.memory.Reserve("the stream from "+p.name(), connectionBytes); err != nil {
+				return sessions, err
 			}
 			s = &session{n: n, peer: *p, wake: newWakeup()}
 			s.mu.channels = map[uint32]*intake{}
@@ -276,10 +283,10 @@ func (n *Network) connect(in *inbox) error {
 		i := &intake{s: s, in: in, ch: ch}
 		in.attach(ch, i)
 		s.add(i)
+		sessions = append(sessions, s)
 	}
 	n.mu.waiting = append(n.mu.waiting, in)
-	n.wake.ring()
-	return nil
+	return sessions, nil
 }
 
 // retire takes a session without channels off the books.

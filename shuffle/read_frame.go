@@ -108,7 +108,7 @@ func (g *Gate[T]) addPiece(ch int, h frame.Header, raw []byte) (Input[T], bool, 
 	r := &g.record
 	if r.ch < 0 {
 		what := fmt.Sprintf("a record of %d bytes to consumer %d of edge %d", h.Total, g.cfg.Consumer, g.cfg.Edge)
-		if err := g.n.memory.reserve(what, int64(h.Total)); err != nil {
+		if err := g.n.memory.Reserve(what, int64(h.Total)); err != nil {
 			g.in.fail(err)
 			return Input[T]{}, false, err
 		}
@@ -126,7 +126,7 @@ func (g *Gate[T]) addPiece(ch int, h frame.Header, raw []byte) (Input[T], bool, 
 	}
 	b := g.batch()
 	err := g.cfg.Codec.DecodeRecords(r.data, 1, b)
-	g.n.memory.release(r.held)
+	g.n.memory.Release(r.held)
 	*r = pieces{ch: -1}
 	if err != nil {
 		return Input[T]{}, false, g.lost(ch, Corrupt, fmt.Errorf("decode: %w", err))

@@ -119,21 +119,22 @@ func (o *remoteOut) pop() (m mem.BufferSlice, ring bool) {
 // attach gives the channel to the consumer that asks on stream.
 func (o *remoteOut) attach(s *serverStream, r *exchangepb.PartitionRequest) Reason {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.mu.over {
-		return Gone
+	reason := Gone
+	if !o.mu.over {
+		reason = Pipelined().admit(Producing, o.mu.reads)
 	}
-	if r := Pipelined().admit(Producing, o.mu.reads); r != none {
-		return r
+	if reason == none {
+		o.mu.reads++
+		o.mu.stream, o.mu.number = s, r.GetChannel()
+		o.mu.unit, o.mu.credit = int(r.GetFrameBytes()), int(r.GetCredit())
 	}
-	o.mu.reads++
-	o.mu.stream, o.mu.number = s, r.GetChannel()
-	o.mu.unit, o.mu.credit = int(r.GetFrameBytes()), int(r.GetCredit())
-	if o.mu.blocked {
-		o.mu.blocked = false
+	ring := reason == none && o.mu.blocked
+	o.mu.blocked = o.mu.blocked && !ring
+	o.mu.Unlock()
+	if ring {
 		o.sender.wake.ring()
 	}
-	return none
+	return reason
 }
 
 // grant adds credit. False: more than any consumer gives.

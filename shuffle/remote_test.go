@@ -294,7 +294,7 @@ func byHandProducing(t *testing.T, frames func(number uint32) [][]byte) error {
 		g := w.gate(0, 1)
 		result = errOf(g)
 		g.Close(result)
-		time.Sleep(time.Minute) // fake; the session ends
+		<-time.After(time.Minute) // fake; the session ends
 		server.Stop()
 		w.stop()
 	})

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 
 	"google.golang.org/grpc/test/bufconn"
-	"pgregory.net/rapid"
 
 	"github.com/sluiceio/sluice/flow/element"
 )
@@ -167,51 +166,66 @@ func tcp(t testing.TB) (net.Listener, func(context.Context, Peer) (net.Conn, err
 	}
 }
 
-// Whatever the order and the sizes: what fits into half of the memory with the smallest buffers is never refused.
-func TestBuffersShrinkBeforeAnyoneIsRefused(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := &memory{limit: rapid.Int64Range(1<<20, 256<<20).Draw(t, "limit")}
-		type user struct {
-			least int64
-			r     reservation
-		}
-		var users []user
-		var least, taken int64
-		for range rapid.IntRange(1, 100).Draw(t, "steps") {
-			if len(users) > 0 && rapid.IntRange(0, 3).Draw(t, "leave") == 0 {
-				i := rapid.IntRange(0, len(users)-1).Draw(t, "who")
-				m.giveBack(users[i].r)
-				least, taken = least-users[i].least, taken-users[i].r.bytes
-				users = append(users[:i], users[i+1:]...)
-				continue
-			}
-			buffers := rapid.IntRange(1, 300).Draw(t, "buffers")
-			need := int64(buffers) * minUnit
-			unit, r, err := m.fit("x", buffers)
-			var e *MemoryError
-			if err != nil && (!errors.As(err, &e) || e.Need != need || least+need <= m.limit/2) {
-				t.Fatalf("%v, with %d of %d taken", err, least, m.limit)
-			}
+// No record costs an allocation of its own, neither on its way into a frame nor out of one.
+func TestRecordsCostNoAllocation(t *testing.T) {
+	type flat struct {
+		A, B, C int64
+		D       uint32
+	}
+	for name, make := range map[string]func(testing.TB, worldConfig) *world{"local": newLocal, "remote": newRemote} {
+		t.Run(name, func(t *testing.T) {
+			const records = 200_000
+			w := make(t, worldConfig{memory: 64 << 20})
+			c := codecOf[flat](t)
+			cfg, gcfg := w.writerConfig(0, 1), w.gateConfig(0, 1)
+			x, err := NewWriter(w.producers, WriterConfig[flat]{Ctx: cfg.Ctx, Edge: 3, Consumers: cfg.Consumers, Job: testJob, Attempt: 1, Codec: c})
 			if err != nil {
-				continue
+				t.Fatal(err)
 			}
-			if r.bytes != int64(buffers)*int64(unit) || unit < minUnit || unit > maxUnit {
-				t.Fatalf("%d buffers of %d bytes in %d", buffers, unit, r.bytes)
+			bell := newWakeup()
+			g, err := NewGate(w.consumers, GateConfig[flat]{Ctx: cfg.Ctx, Edge: 3, Producers: gcfg.Producers, Job: testJob, Attempt: 1, Codec: c, Notify: bell.ring})
+			if err != nil {
+				t.Fatal(err)
 			}
-			users = append(users, user{need, r})
-			least, taken = least+need, taken+r.bytes
-			if used, limit := m.usage(); used != taken || used > limit {
-				t.Fatalf("%d of %d used, %d taken", used, limit, taken)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			wait := w.do("produce", func() error {
+				for i := range records {
+					if err := x.Add(0, flat{A: int64(i), B: 1 << 40, C: -7, D: 9}, element.Time(i)); err != nil {
+						return err
+					}
+				}
+				return errors.Join(x.Broadcast(endOfInput), x.Close(nil))
+			})
+			var sum int64
+			for ended := false; !ended; {
+				in, ok, err := g.Next()
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case !ok:
+					<-bell
+				case in.Batch == nil:
+					ended = true
+				default:
+					for _, v := range in.Batch.Vals {
+						sum += v.A
+					}
+					g.Release(in)
+				}
 			}
-		}
-		for _, u := range users {
-			m.giveBack(u.r)
-		}
-		if used, _ := m.usage(); used != 0 || m.mu.extra != 0 {
-			t.Fatalf("%d used at the end", used)
-		}
-	})
-	if unit, _, err := (&memory{limit: 32 << 20}).fit("x", 32); err != nil || unit != maxUnit {
-		t.Errorf("with plenty of memory: buffers of %d bytes, %v", unit, err)
+			if err := wait(); err != nil {
+				t.Fatal(err)
+			}
+			runtime.ReadMemStats(&after)
+			if sum != records*(records-1)/2 {
+				t.Errorf("sum %d", sum)
+			}
+			if n := after.Mallocs - before.Mallocs; n > records/8 {
+				t.Errorf("%d allocations for %d records", n, records)
+			}
+			g.Close(nil)
+			w.stop()
+		})
 	}
 }

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
 	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/internal/wire"
 	"github.com/sluiceio/sluice/proto/exchangepb"
 	"github.com/sluiceio/sluice/shuffle/frame"
 )
@@ -30,14 +29,11 @@ const (
 	ioBuffer         = 64 << 10  // bytes, for reading and for writing
 	maxRequest       = 256 << 10 // bytes of one message of a consumer
 	maxControl       = 1024      // answers that wait to be sent before requests are read no further
-
-	keepaliveTime    = 10 * time.Second
-	keepaliveTimeout = 5 * time.Second
 )
 
 // newServer makes the producers' side of the exchange. Its handlers' senders run in g.
 func (n *Network) newServer(g *run.Group) *grpc.Server {
-	s := grpc.NewServer(
+	s := wire.Policy{}.Server( // of connections that were accepted elsewhere
 		grpc.ForceServerCodecV2(passThrough{}),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.InitialWindowSize(ioBuffer), // consumers say little
@@ -45,8 +41,6 @@ func (n *Network) newServer(g *run.Group) *grpc.Server {
 		grpc.ReadBufferSize(ioBuffer), grpc.WriteBufferSize(ioBuffer),
 		grpc.WaitForHandlers(true),
 		grpc.MaxConcurrentStreams(4), // one, and its successor while it drains
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2, PermitWithoutStream: true}),
 	)
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: serviceName,
@@ -77,10 +71,10 @@ type serverStream struct {
 
 // handle serves one consumer process until its stream ends.
 func (n *Network) handle(g *run.Group, st grpc.ServerStream) error {
-	if err := n.memory.reserve("a stream from another process", connectionBytes); err != nil {
+	if err := n.memory.Reserve("a stream from another process", connectionBytes); err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
-	defer n.memory.release(connectionBytes)
+	defer n.memory.Release(connectionBytes)
 	s := &serverStream{n: n, wake: newWakeup(), room: newWakeup()}
 	s.mu.isReady, s.mu.channels = map[*remoteOut]bool{}, map[uint32]*remoteOut{}
 	sent, stop := make(chan struct{}), make(chan struct{})

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 
 	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/internal/wire"
 	"github.com/sluiceio/sluice/proto/exchangepb"
 	"github.com/sluiceio/sluice/shuffle/frame"
 )
@@ -116,21 +115,20 @@ func (p Peer) name() string {
 	return fmt.Sprintf("process %d on %s (%s)", p.Process, p.Worker, p.Address)
 }
 
-// add puts a channel on the session. The inbox knows its intake already: answers may come at once.
+// add puts a channel on the session. The inbox knows its intake already: answers may come at once. The caller rings.
 func (s *session) add(i *intake) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.mu.last++
 	i.number = s.mu.last
 	s.mu.channels[i.number] = i
 	s.mu.ask = append(s.mu.ask, i)
 	s.mu.fresh = true
-	s.mu.Unlock()
-	s.wake.ring()
 }
 
 // run connects, again and again, while there are channels.
 func (s *session) run(ctx context.Context) error {
-	defer s.n.memory.release(connectionBytes)
+	defer s.n.memory.Release(connectionBytes)
 	retry := firstRetry
 	for !s.n.retire(s) {
 		err := s.serve(ctx)
@@ -141,7 +139,7 @@ func (s *session) run(ctx context.Context) error {
 		if err == nil {
 			continue
 		}
-		s.n.log.Debug("session ended", "peer", s.peer.name(), "error", err)
+		s.n.log.Debug("session ended", "worker", s.peer.Worker, "process", s.peer.Process, "error", err)
 		if s.refreshed() {
 			retry = firstRetry
 		}
@@ -252,19 +250,17 @@ func ignoreClosed(err error) error {
 // means that records were lost, which must not be papered over.
 func client(conn net.Conn) (*grpc.ClientConn, error) {
 	var used atomic.Bool
-	return grpc.NewClient("passthrough:///producer",
+	return wire.Policy{}.Client("producer",
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			if used.Swap(true) {
 				return nil, errors.New("connection lost")
 			}
 			return conn, nil
 		}),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // the connection brings its own security
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(passThrough{}), grpc.MaxCallRecvMsgSize(exchangepb.MaxFrameBytes)),
 		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(connectionWindow),
 		grpc.WithReadBufferSize(ioBuffer), grpc.WithWriteBufferSize(ioBuffer),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 	)
 }
 

@@ -225,10 +225,11 @@ func (w *Writer[T]) sendInPieces(o *outlet[T], record []byte) error {
 	}
 	what := fmt.Sprintf("a record of %d bytes from producer %d of edge %d", size, w.cfg.Producer, w.cfg.Edge)
 	held := int64(cap(record))
-	if err := w.n.memory.reserve(what, held); err != nil {
+	if err := w.n.memory.Reserve(what, held); err != nil {
 		return err
 	}
-	defer w.n.memory.release(held)
+	defer w.n.memory.Release(held)
+	w.discard(o)
 	if err := w.empty(o); err != nil { // events may stand ahead of it
 		return err
 	}
@@ -253,6 +254,16 @@ func (w *Writer[T]) sendInPieces(o *outlet[T], record []byte) error {
 		}
 	}
 	return nil
+}
+
+// discard gives the buffer of an open frame without records back.
+func (w *Writer[T]) discard(o *outlet[T]) {
+	w.sender.pool.Put(o.buf)
+	o.buf, o.room = nil, 0
+	if len(o.segments) == 0 {
+		o.filled = false
+		w.filled--
+	}
 }
 
 func (w *Writer[T]) pushPiece(o *outlet[T], f outFrame) error {

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/internal/invariant"
+	"github.com/sluiceio/sluice/shuffle/budget"
 	"github.com/sluiceio/sluice/shuffle/frame"
+	"github.com/sluiceio/sluice/shuffle/meet"
 )
 
 // Writer is the producing end of one edge in one subtask. It belongs to the subtask's loop: its methods are called
@@ -23,13 +26,14 @@ type Writer[T any] struct {
 	ends   []arrival
 
 	unit     int // bytes of a buffer
-	reserved reservation
+	reserved budget.Reservation
 	filled   int   // outlets that hold something
 	dirty    []int // outlets that may hold something
 	late     []int // outlets whose turn to take an event has not come yet
 	stats    WriterStats
 	ended    bool // End was broadcast
 	closed   bool
+	loop     invariant.Exclusive
 
 	sizing  sizing
 	largest int    // bytes of the largest record of late
@@ -85,7 +89,7 @@ func NewWriter[T any](n *Network, cfg WriterConfig[T]) (*Writer[T], error) {
 		pool = 2*remote + spareFrames
 	}
 	var err error
-	if w.unit, w.reserved, err = n.memory.fit(what, 2*(len(cfg.Consumers)-remote)+pool); err != nil {
+	if w.unit, w.reserved, err = n.memory.Fit(what, 2*(len(cfg.Consumers)-remote)+pool); err != nil {
 		return nil, err
 	}
 	if remote > 0 {
@@ -104,8 +108,8 @@ func NewWriter[T any](n *Network, cfg WriterConfig[T]) (*Writer[T], error) {
 		}
 		w.ends = append(w.ends, a)
 	}
-	if err := n.join(producing, w.ends); err != nil {
-		n.memory.giveBack(w.reserved)
+	if err := n.join(meet.Producing, w.ends); err != nil {
+		n.memory.GiveBack(w.reserved)
 		return nil, fmt.Errorf("register producer %d of edge %d: %w", cfg.Producer, cfg.Edge, err)
 	}
 	return w, nil
@@ -121,6 +125,11 @@ func (w *Writer[T]) Stats() WriterStats { return w.stats }
 // Add sends one record to the consumer at position to of WriterConfig.Consumers. The record is buffered; Add waits
 // (until Ctx ends) when the buffers are full and the channel has no credit.
 func (w *Writer[T]) Add(to int, v T, at element.Time) error {
+	if invariant.Enabled {
+		w.loop.Enter("Add")
+		defer w.loop.Leave()
+		invariant.That(!w.ended && !w.closed, "a record follows the end of edge %d", w.cfg.Edge)
+	}
 	o := &w.outs[to]
 	if o.remote != nil {
 		w.value = v
@@ -147,6 +156,10 @@ func (w *Writer[T]) Pending() bool { return w.filled > 0 }
 // Flush hands over what is buffered, as far as credit allows, without waiting. An error means that the writer has
 // failed, perhaps long ago.
 func (w *Writer[T]) Flush() error {
+	if invariant.Enabled {
+		w.loop.Enter("Flush")
+		defer w.loop.Leave()
+	}
 	if err := w.sender.err(); err != nil {
 		return err
 	}
@@ -170,6 +183,10 @@ func (w *Writer[T]) Flush() error {
 // waits only for a channel on which an earlier event has not gone yet and cannot be replaced by ev. A watermark goes
 // with the buffer that it stands in; other events are handed over at once, as far as credit allows.
 func (w *Writer[T]) Broadcast(ev element.Event) error {
+	if invariant.Enabled {
+		w.loop.Enter("Broadcast")
+		defer w.loop.Leave()
+	}
 	if err := w.sender.err(); err != nil {
 		return err
 	}
@@ -273,6 +290,10 @@ func (w *Writer[T]) wait() error {
 // Close ends the writer. With a nil err, after End was broadcast, it waits (until Ctx ends) until every consumer has
 // what was sent, and reports a consumer that was lost before. With another err, every consumer sees a loss.
 func (w *Writer[T]) Close(err error) error {
+	if invariant.Enabled {
+		w.loop.Enter("Close")
+		defer w.loop.Leave()
+	}
 	if w.closed {
 		return nil
 	}
@@ -297,8 +318,8 @@ func (w *Writer[T]) Close(err error) error {
 			o.remote.close(reason, err)
 		}
 	}
-	w.n.leave(producing, w.ends)
-	w.n.memory.giveBack(w.reserved)
+	w.n.leave(meet.Producing, w.ends)
+	w.n.memory.GiveBack(w.reserved)
 	return result
 }
 

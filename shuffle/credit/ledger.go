@@ -1,5 +1,7 @@
 package credit
 
+import "github.com/sluiceio/sluice/internal/invariant"
+
 // Ledger holds the accounts of the channels of one gate.
 type Ledger struct {
 	exclusive int
@@ -66,6 +68,9 @@ func (l *Ledger) Announce(c, n int) int {
 
 // lend moves one floating buffer to a.
 func (l *Ledger) lend(a *account) {
+	if invariant.Enabled {
+		invariant.That(l.free > 0, "a floating buffer is lent, and none is free")
+	}
 	l.free--
 	a.out++
 	a.unused++
@@ -82,6 +87,9 @@ func (l *Ledger) queue(c int) {
 // the channel that has waited longest.
 func (l *Ledger) Return(c int) (Grant, bool) {
 	a := &l.accounts[c]
+	if invariant.Enabled {
+		invariant.That(a.out > a.unused, "channel %d returns a buffer, and has %d of which %d are unused", c, a.out, a.unused)
+	}
 	a.out--
 	switch {
 	case a.out >= l.exclusive:
