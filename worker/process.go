@@ -80,6 +80,9 @@ func (p *taskProcess) deploy(d *taskpb.Deployment) {
 		p.log.Warn("deployment of an older epoch refused", "epoch", d.JobEpoch, "known", epoch)
 		return
 	}
+	if d.ProcessMemory <= 0 {
+		d.ProcessMemory = p.memory
+	}
 	p.post(&taskpb.AgentMessage{Message: &taskpb.AgentMessage_Deploy{Deploy: d}})
 }
 
