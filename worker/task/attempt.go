@@ -36,7 +36,7 @@ type attempt struct {
 	// Guarded by Process.mu.
 	cancel context.CancelCauseFunc // nil before run
 	cause  error                   // why it has to stop; nil: it has not
-	last   *taskpb.SubtaskUpdate   // its last report
+	last   *taskpb.SubtaskUpdate   // its last report; nil: it has not ended
 
 	// Owned by the goroutine of the subtask until that has ended.
 	finished     bool
@@ -141,7 +141,8 @@ func (a *attempt) subtask(ctx context.Context) error {
 	}
 	a.meter.outlets = parts.chain.outlets
 	l := newLoop(ctx, parts, a.mail, a.meter, a.timeout)
-	a.proc.report(a, &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_RUNNING})
+	l.announce = func() { a.proc.report(a, &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_RUNNING}) }
+	l.announce()
 	err = l.run()
 	if err == nil {
 		a.committables = parts.chain.committables()

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task/fault"
@@ -40,7 +41,11 @@ func (p *Process) Deploy(d *taskpb.Deployment) error {
 	for _, a := range t.stop {
 		a.cancel(errSuperseded)
 	}
-	for _, u := range t.repeat {
+	for _, a := range t.known {
+		// The loop repeats its report itself, so that it does not come after the last one.
+		a.mail.post(letter{again: true})
+	}
+	for _, u := range t.over {
 		p.cfg.Host.Update(proto.CloneOf(u))
 	}
 	return nil
@@ -66,11 +71,14 @@ func (p *Process) draft(d *taskpb.Deployment) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &draft{d: d, topo: topo, locations: map[subtaskID]*taskpb.Location{}, timeout: defaultBufferTimeout}
-	if s, ok := d.Settings[settingBufferTimeout]; ok {
-		if f.timeout, err = time.ParseDuration(s); err != nil || f.timeout < 0 || f.timeout > maxBufferTimeout {
-			return nil, fault.Fatal(fault.CodeSetting, "setting %s: %q is not a duration from 0 to %v", settingBufferTimeout, s, maxBufferTimeout)
+	for _, problem := range setting.Check(d.Settings) { // others may be newer than this binary
+		if problem.Name == setting.BufferTimeout && !problem.Warning() {
+			return nil, fault.Fatal(problem.Code, "%s", problem.Message)
 		}
+	}
+	f := &draft{
+		d: d, topo: topo, locations: map[subtaskID]*taskpb.Location{},
+		timeout: setting.Values(d.Settings).Duration(setting.BufferTimeout),
 	}
 	for _, l := range d.Locations {
 		f.locations[subtaskID{l.Chain, l.Index}] = l
@@ -82,13 +90,6 @@ func (p *Process) draft(d *taskpb.Deployment) (*draft, error) {
 	}
 	return f, nil
 }
-
-// The setting buffer.timeout bounds how long a record waits in a buffer.
-const (
-	settingBufferTimeout = "buffer.timeout"
-	defaultBufferTimeout = 2 * time.Millisecond
-	maxBufferTimeout     = time.Minute
-)
 
 // check: everything that the subtask exchanges records with is somewhere.
 func (f *draft) check(s *taskpb.SubtaskDeployment) error {
@@ -123,8 +124,9 @@ func (f *draft) located(chain int32, s span) error {
 
 // turn is what has to happen outside the lock.
 type turn struct {
-	stop   []*attempt
-	repeat []*taskpb.SubtaskUpdate
+	stop  []*attempt              // to be told that they are superseded
+	known []*attempt              // that run already
+	over  []*taskpb.SubtaskUpdate // last reports of those that have ended
 }
 
 // install enters the attempts of a draft and starts them.
@@ -185,8 +187,12 @@ func (p *Process) admit(f *draft, s *taskpb.SubtaskDeployment, r *fence, t *turn
 	id := subtaskID{s.Chain, s.Index}
 	known := p.mu.newest[id]
 	if known != nil && known.jobEpoch == f.d.JobEpoch && known.sub.Attempt >= s.Attempt {
-		if known.sub.Attempt == s.Attempt && known.last != nil {
-			t.repeat = append(t.repeat, known.last)
+		switch _, runs := p.mu.running[known]; {
+		case known.sub.Attempt > s.Attempt:
+		case runs:
+			t.known = append(t.known, known)
+		case known.last != nil:
+			t.over = append(t.over, known.last)
 		}
 		return
 	}
@@ -201,7 +207,7 @@ func (p *Process) admit(f *draft, s *taskpb.SubtaskDeployment, r *fence, t *turn
 		}
 		close(a.done)
 		p.mu.newest[id] = a
-		t.repeat = append(t.repeat, a.last)
+		t.over = append(t.over, a.last)
 		return
 	}
 	if known != nil {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task/mark"
 )
@@ -13,8 +14,8 @@ type head interface {
 	// step handles at most limit records, and at most one batch of one input. What it says about events goes down the
 	// chain before it returns.
 	step(limit int) (progress, error)
-	// letter handles a control message.
-	letter(l letter) error
+	// assigned takes splits.
+	assigned(a *taskpb.AssignSplits) error
 	// onTime does what was due at or before now, and returns when it wants to be called again; zero: not by the clock.
 	onTime(now time.Time) (next time.Time, err error)
 	// position describes the record in flight.
@@ -32,6 +33,8 @@ type progress struct {
 	records int
 	// waited is the part of the step that was spent in waiting for input.
 	waited time.Duration
+	// empty: the input had nothing, so whatever is buffered would wait for its next record.
+	empty bool
 }
 
 type state uint8
@@ -121,7 +124,7 @@ func (h *gateHead) event(i int, ev element.Event) (done bool, err error) {
 	return out.Kind == element.End, h.chain.control(out)
 }
 
-func (h *gateHead) letter(letter) error                     { return nil } // splits are for sources
+func (h *gateHead) assigned(*taskpb.AssignSplits) error     { return nil } // splits are for sources
 func (h *gateHead) onTime(time.Time) (t time.Time, _ error) { return t, nil }
 func (h *gateHead) position() string                        { return h.gates[h.current].position() }
 

@@ -27,6 +27,8 @@ type loop struct {
 	mail    *mailbox
 	meter   *meter
 	timeout time.Duration // buffer.timeout
+	// announce tells the host that the attempt runs.
+	announce func()
 
 	limit   int // records of the next step
 	now     time.Time
@@ -120,8 +122,7 @@ func (l *loop) after(p progress) error {
 	if l.now.Sub(l.meter.published) >= publishEvery {
 		l.meter.publish(l)
 	}
-	if l.timeout == 0 || p.records == 0 && p.waited > 0 {
-		// A source had nothing: whatever is buffered would wait for its next record.
+	if l.timeout == 0 || p.empty {
 		return l.protected(l.flush)
 	}
 	if l.flushAt.IsZero() && l.chain.pending() {
@@ -168,7 +169,13 @@ func (l *loop) sleep() error {
 func (l *loop) letters() error {
 	letters, due := l.mail.take()
 	for _, x := range letters {
-		if err := l.head.letter(x); err != nil {
+		if x.again {
+			l.announce()
+		}
+		if x.assign == nil {
+			continue
+		}
+		if err := l.head.assigned(x.assign); err != nil {
 			return err
 		}
 	}

@@ -19,11 +19,11 @@ import (
 
 // stepHead does what the test says, step by step. After the last step it has ended.
 type stepHead struct {
-	steps  []func(limit int) (progress, error)
-	limits []int
-	wakes  []time.Time // answers of onTime: when it wants to be called; taken one by one
-	called []time.Time
-	lettrs int
+	steps   []func(limit int) (progress, error)
+	limits  []int
+	wakes   []time.Time // answers of onTime: when it wants to be called; taken one by one
+	called  []time.Time
+	letters int
 }
 
 func (h *stepHead) step(limit int) (progress, error) {
@@ -35,7 +35,7 @@ func (h *stepHead) step(limit int) (progress, error) {
 	h.steps = h.steps[1:]
 	return f(limit)
 }
-func (h *stepHead) letter(letter) error { h.lettrs++; return nil }
+func (h *stepHead) assigned(*taskpb.AssignSplits) error { h.letters++; return nil }
 func (h *stepHead) onTime(now time.Time) (next time.Time, err error) {
 	h.called = append(h.called, now)
 	for len(h.wakes) > 0 && !h.wakes[0].After(now) {
@@ -200,23 +200,25 @@ func TestLettersAreReadBetweenSteps(t *testing.T) {
 		head = h
 		h.steps = append(h.steps,
 			func(int) (progress, error) {
-				l.mail.post(letter{})
-				l.mail.post(letter{})
+				l.mail.post(splits)
+				l.mail.post(splits)
 				return progress{records: 1}, nil
 			},
 			func(int) (progress, error) {
-				if h.lettrs != 2 {
+				if h.letters != 2 {
 					return progress{}, errTest
 				}
 				return progress{state: starved}, nil // the token of the letters wakes it once more
 			},
 			func(int) (progress, error) { return progress{state: starved}, nil })
-		time.AfterFunc(time.Second, func() { l.mail.post(letter{}) }) // wakes it
+		time.AfterFunc(time.Second, func() { l.mail.post(splits) }) // wakes it
 	})
-	if head.lettrs != 3 {
-		t.Errorf("%d letters", head.lettrs)
+	if head.letters != 3 {
+		t.Errorf("%d letters", head.letters)
 	}
 }
+
+var splits = letter{assign: &taskpb.AssignSplits{}}
 
 func TestAMailboxIsBounded(t *testing.T) {
 	m := newMailbox()

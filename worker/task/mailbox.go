@@ -13,7 +13,8 @@ const maxLetters = 256
 
 // letter is a control message for the loop of a subtask.
 type letter struct {
-	assign *taskpb.AssignSplits
+	assign *taskpb.AssignSplits // splits for the source; nil: none
+	again  bool                 // the host wants to hear once more that the attempt runs
 }
 
 // mailbox is how everything but records reaches the loop. Letters are read between batches; one that arrives while

@@ -173,9 +173,6 @@ func (p *Process) tagOf(a *attempt) string {
 // end reports the last of an attempt.
 func (p *Process) end(a *attempt, err error) {
 	u := a.outcome(err)
-	p.mu.Lock()
-	delete(p.mu.running, a)
-	p.mu.Unlock()
 	p.report(a, u)
 	args := []any{"task", a.name(), "attempt", a.sub.Attempt, "state", u.State.String()}
 	if err != nil {
@@ -185,14 +182,17 @@ func (p *Process) end(a *attempt, err error) {
 	p.log.Debug("attempt ended", args...)
 }
 
-// report completes u, keeps it as the attempt's last word, and gives it to the host.
+// report completes u and gives it to the host. The last one is kept, for deployments that arrive after it.
 func (p *Process) report(a *attempt, u *taskpb.SubtaskUpdate) {
 	u.Chain, u.Index, u.Attempt = a.sub.Chain, a.sub.Index, a.sub.Attempt
 	u.Region, u.RegionEpoch = a.sub.Region, a.sub.RegionEpoch
-	p.mu.Lock()
-	a.last = u
-	p.mu.Unlock()
 	p.cfg.Host.Update(proto.CloneOf(u))
+	if u.State != jobpb.SubtaskState_SUBTASK_RUNNING {
+		p.mu.Lock()
+		a.last = u
+		delete(p.mu.running, a)
+		p.mu.Unlock()
+	}
 }
 
 // Commit makes prepared sink output visible, or removes it (Commit.Abort). The caller sends it again until it is

@@ -416,7 +416,7 @@ func TestDeploymentsThatCannotRunAreRefusedWhole(t *testing.T) {
 		"NoSuchSubtask": {func(d *taskpb.Deployment) { d.Subtasks[0].Index = 4 }, fault.CodeDeploy, ""},
 		"NoLocation":    {func(d *taskpb.Deployment) { d.Locations = d.Locations[1:] }, fault.CodeDeploy, "nothing says where subtask 0 of chain 0 is"},
 		"Enumerate":     {func(d *taskpb.Deployment) { d.Subtasks[1].Enumerate = []int32{0} }, fault.CodeDeploy, "cannot discover"},
-		"BufferTimeout": {func(d *taskpb.Deployment) { d.Settings = map[string]string{"buffer.timeout": "soon"} }, fault.CodeSetting, `"soon" is not a duration`},
+		"BufferTimeout": {func(d *taskpb.Deployment) { d.Settings = map[string]string{"buffer.timeout": "soon"} }, "E036", "soon"},
 		"Blocking":      {func(d *taskpb.Deployment) { d.Plan.Edges[0].Exchange = jobpb.ExchangeKind_EXCHANGE_BLOCKING }, fault.CodeDeploy, "not known to this runtime"},
 		"OtherOperator": {func(d *taskpb.Deployment) {
 			d.Plan.Graph.Operators[1].Id = "count-2"

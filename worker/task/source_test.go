@@ -219,7 +219,7 @@ func TestSplitsAreTakenOnceHoweverOftenTheyAreGiven(t *testing.T) {
 		{0, 0, 4, true, 4},
 	} {
 		a := &taskpb.AssignSplits{Offset: int32(c.offset), Splits: splitsFrom(c.first, c.end), End: c.last}
-		if err := h.letter(letter{assign: a}); err != nil {
+		if err := h.assigned(a); err != nil {
 			t.Fatal(err)
 		}
 		if h.have != c.have || h.noMore != c.last {
@@ -417,7 +417,7 @@ func TestUnboundedSourceWithoutEventTimeIsIdle(t *testing.T) {
 	if !ok || ev.Kind != element.Idle {
 		t.Errorf("says %v %v", ev, ok)
 	}
-	if err := h.letter(letter{assign: &taskpb.AssignSplits{Splits: splitsFrom(0, 2)}}); err != nil {
+	if err := h.assigned(&taskpb.AssignSplits{Splits: splitsFrom(0, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	if ev, ok := h.marks.Next(); ok {

@@ -28,9 +28,9 @@ func (h *sourceHead[T]) step(limit int) (progress, error) {
 	err := h.pollOnce()
 	now := h.rt.Now()
 	n := len(h.recs.Vals)
-	p := progress{records: n}
-	if n < limit {
-		p.waited = now.Sub(from)
+	p := progress{records: n, empty: n == 0}
+	if took := now.Sub(from); n == 0 || n < limit && took >= stepTime {
+		p.waited = took // a reader that has more at hand fills the batch, or does not take so long for less
 	}
 	eof := errors.Is(err, io.EOF)
 	if err != nil && !eof {

@@ -11,10 +11,9 @@ import (
 	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
-// letter takes splits that the coordinator has assigned. They are committed there, and the answer to a request is the
+// assigned takes splits that the coordinator has assigned. They are committed there, and the answer to a request is the
 // same however often it is given: what is known already is skipped.
-func (h *sourceHead[T]) letter(l letter) error {
-	a := l.assign
+func (h *sourceHead[T]) assigned(a *taskpb.AssignSplits) error {
 	known := h.have - int(a.Offset)
 	if known < 0 {
 		return nil // an answer to a request of ours is still under way, or is asked for again

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"github.com/sluiceio/sluice/connector"
@@ -95,6 +96,9 @@ func (w *wiring) operator(op int32) (ins []any, nodes []node, err error) {
 		}
 		if err != nil {
 			return nil, nil, fault.Of(err, codeOf(err), rt.Task.Operator)
+		}
+		if v := reflect.ValueOf(in); v.Kind() != reflect.Func || v.IsNil() {
+			return nil, nil, fault.Fatal(fault.CodeDeploy, "%s: its stage %d has no push but %T", rt.Task.Operator, i, in)
 		}
 		ins = append(ins, in)
 		self.entries = append(self.entries, entryOf(in))

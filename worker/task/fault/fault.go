@@ -15,7 +15,6 @@ import (
 // Codes of failures at run time (docs/errors.md has causes and fixes).
 const (
 	CodePlan    = "E030" // the plan is not the one of this binary
-	CodeSetting = "E032" // a setting has a value that cannot be used
 	CodeUser    = "E050" // a function of the job returned an error
 	CodePanic   = "E051" // a function of the job panicked
 	CodeRecord  = "E052" // the source could not decode a record
