@@ -30,7 +30,7 @@ func embed(t *testing.T, cfg Config) (*jobpb.Job, []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts, err := filepath.Glob(filepath.Join(cfg.Out, "*"))
+	parts, err := filepath.Glob(filepath.Join(cfg.Out, "[^.]*"))
 	if err != nil {
 		t.Fatal(err)
 	}
