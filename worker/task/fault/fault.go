@@ -14,17 +14,17 @@ import (
 
 // Codes of failures at run time (docs/errors.md has causes and fixes).
 const (
-	CodePlan    = "E030" // the plan is not the one of this binary
-	CodeUser    = "E050" // a function of the job returned an error
-	CodePanic   = "E051" // a function of the job panicked
-	CodeRecord  = "E052" // the source could not decode a record
-	CodeSource  = "E053" // the source, or the discovery of its splits, failed
-	CodeSink    = "E054" // the sink failed
-	CodeCommit  = "E055" // prepared output could not be committed yet
-	CodeLost    = "E056" // prepared output can never be committed
-	CodePeer    = "E057" // a channel to another subtask broke
-	CodeStuck   = "E058" // user code did not return after its attempt was stopped
-	CodeDeploy  = "E059" // the deployment cannot be run
+	CodePlan   = "E030" // the plan is not the one of this binary
+	CodeUser   = "E050" // a function of the job returned an error
+	CodePanic  = "E051" // a function of the job panicked
+	CodeRecord = "E052" // the source could not decode a record
+	CodeSource = "E053" // the source, or the discovery of its splits, failed
+	CodeSink   = "E054" // the sink failed
+	CodeCommit = "E055" // prepared output could not be committed yet
+	CodeLost   = "E056" // prepared output can never be committed
+	CodePeer   = "E057" // a channel to another subtask broke
+	CodeStuck  = "E058" // user code did not return after its attempt was stopped
+	CodeDeploy = "E059" // the deployment cannot be run
 )
 
 // Limits of what a failure carries to the coordinators, in bytes.

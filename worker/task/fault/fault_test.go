@@ -44,7 +44,6 @@ func TestTextsOfFailuresAreBounded(t *testing.T) {
 	}
 }
 
-
 func TestAStackBeginsWhereThePanicIs(t *testing.T) {
 	err := Protect(func() error { panic(errTest) })
 	f, ok := errors.AsType[*Fault](err)
