@@ -211,6 +211,44 @@ func TestBackpressureStopsTheProducerAndLetsItGoOn(t *testing.T) {
 	})
 }
 
+// A batch of large records is short, so that what waits in a process is bounded in bytes as well.
+func TestLargeRecordsMakeShortBatches(t *testing.T) {
+	both(t, func(t *testing.T, w *world) {
+		x, g := w.writer(0, 1), w.gate(0, 1)
+		synctest.Wait()
+		large := strings.Repeat("x", 1<<20)
+		added := 0
+		wait := w.do("fill", func() error {
+			for ; added < 100; added++ {
+				if err := x.Add(0, rec{Key: uint64(added), Text: large}, 0); err != nil {
+					return err
+				}
+			}
+			for range 1000 { // small ones again: batches grow
+				if err := x.Add(0, rec{Text: "small"}, 0); err != nil {
+					return err
+				}
+			}
+			return errors.Join(x.Broadcast(endOfInput), x.Close(nil))
+		})
+		synctest.Wait()
+		if added > 13 { // 10 with credit, one that waits, one being filled, one under way
+			t.Errorf("%d records of 1 MiB wait", added)
+		}
+		all, err := g.drain()
+		if err != nil || len(all[0]) != 1101 {
+			t.Fatalf("%d elements, %v", len(all[0]), err)
+		}
+		if err := wait(); err != nil {
+			t.Fatal(err)
+		}
+		if w.toProducers == nil && x.Stats().Buffers > 100+500 {
+			t.Errorf("%d batches for 100 large and 1000 small records", x.Stats().Buffers)
+		}
+		g.Close(nil)
+	})
+}
+
 // A consumer that stands still does not hold up the others, and neither does its channel on the gate of another.
 func TestASlowChannelDoesNotBlockAnother(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {

@@ -87,9 +87,7 @@ func (s *sizing) due() bool {
 }
 
 // seen takes the encoded size of a record into account: large ones at once, small ones by and by.
-func (s *sizing) seen(bytes int) {
-	s.estimate = max(s.least, bytes, s.estimate-s.estimate/8)
-}
+func (s *sizing) seen(bytes int) { s.estimate = max(s.least, bytes, s.estimate/2) }
 
 // records that fit into a buffer of unit bytes.
 func (s *sizing) records(unit int) int {
