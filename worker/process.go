@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/internal/pipe"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -177,6 +178,9 @@ func (p *taskProcess) run(ctx context.Context) error {
 	}
 	p.log.Info("task process ended", "code", x.Code, "signal", x.Signal, "reason", x.Reason, "kind", x.Kind)
 	p.agent.counters.exits.note(x.Kind)
+	if err := failpoint.Hit(ctx, "worker.exit"); err != nil {
+		p.log.Warn("end of a task process held up", "error", err)
+	}
 	sequence, err := p.agent.outbox.Add(ctx, &controlpb.Report{
 		Job: p.key.job, JobEpoch: epoch, Process: p.key.number, Fact: &controlpb.Report_Exit{Exit: x},
 	})
@@ -225,6 +229,10 @@ func (p *taskProcess) execute(ctx, starting context.Context, binary *artifact.Ha
 		return ending{}
 	}
 	defer output.close()
+	if err := failpoint.Hit(starting, "worker.start"); err != nil {
+		p.fail(startFailure(codeNoStart, err))
+		return ending{}
+	}
 	stderr := &logfile.Tail{}
 	child, err := p.agent.starter.Start(starting, spawn.Spec{
 		Binary: binary.Path(), Dir: output.dir, Job: p.key.job, Process: p.key.number,

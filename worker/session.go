@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -212,6 +213,9 @@ type session struct {
 // open registers and waits to be welcomed.
 func (s *session) open() error {
 	a := s.agent
+	if err := failpoint.Hit(s.stream.Context(), "worker.register"); err != nil {
+		return err
+	}
 	if err := s.stream.Send(&controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Register{Register: a.registration()}}); err != nil {
 		return s.reason(err)
 	}
@@ -289,6 +293,9 @@ func (s *session) speak(ctx context.Context) error {
 	for {
 		reports, news := a.outbox.After(sent)
 		for _, r := range reports {
+			if err := failpoint.Hit(ctx, "worker.report"); err != nil {
+				return err
+			}
 			if err := s.send(&controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Report{Report: r}}); err != nil {
 				return err
 			}

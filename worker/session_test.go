@@ -3,6 +3,7 @@
 package worker
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -363,5 +365,55 @@ func TestOrphansAreStoppedAfterTheGraceAndNotBefore(t *testing.T) {
 	x := c.session().exit(7)
 	if x.Kind != jobpb.FailureKind_FAILURE_LOSS || !strings.Contains(x.Reason, "no leader was found") {
 		t.Errorf("exit: %v", x)
+	}
+}
+
+// The stream breaks in the middle: numbers stay in order, and every fact arrives.
+func TestReportsSurviveAStreamThatBreaks(t *testing.T) {
+	failpoint.Arm(t, "worker.report=5:error(cut)")
+	c := newCoordinator(t)
+	c.set(func() { c.hold = true })
+	startWorker(t, testConfig(t, c))
+	s := c.session()
+	digest := c.tiny()
+	for process := uint64(1); process <= 3; process++ {
+		s.order(deploy(deployment("job-1", process, digest, "run", "finish")))
+	}
+	s.gone()
+	s = c.session()
+	seen := map[string]bool{}
+	last := uint64(0)
+	await(s, "report of every end", func(m *controlpb.WorkerMessage) (bool, bool) {
+		r := m.GetReport()
+		if r == nil {
+			return false, false
+		}
+		if r.Sequence != last+1 {
+			t.Errorf("report %d after %d", r.Sequence, last)
+		}
+		last = r.Sequence
+		if u := r.GetSubtask(); u.GetState() == jobpb.SubtaskState_SUBTASK_FINISHED {
+			seen[fmt.Sprint(r.Process, u.Index)] = true
+		}
+		return true, len(seen) == 6
+	})
+}
+
+// The agent dies when a task process has ended and nobody knows it yet: its successor has nothing in its inventory, which
+// says the same.
+func TestAnEndThatWasNeverReportedShowsInTheNextInventory(t *testing.T) {
+	c := newCoordinator(t)
+	cfg := testConfig(t, c)
+	t.Setenv(failpoint.Environment, "worker.exit=kill")
+	agent := startAgent(t, cfg)
+	s := c.session()
+	s.order(deploy(deployment("job-1", 7, c.tiny(), "run", "exit")))
+	_ = agent.Wait()
+	s.gone()
+	t.Setenv(failpoint.Environment, "")
+	startAgent(t, cfg)
+	r := c.session().register
+	if r.Incarnation != 2 || len(r.Processes) > 0 {
+		t.Errorf("registered as %v", r)
 	}
 }

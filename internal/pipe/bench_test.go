@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/wire"
-	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
@@ -73,7 +72,7 @@ func BenchmarkConnect(b *testing.B) {
 	}
 }
 
-// BenchmarkLink is one report through the link, written and read by one goroutine.
+// BenchmarkLink is one message through the link, written and read by one goroutine.
 func BenchmarkLink(b *testing.B) {
 	here, there, err := socketPair()
 	if err != nil {
@@ -84,8 +83,8 @@ func BenchmarkLink(b *testing.B) {
 		b.Fatal(err)
 	}
 	from, to := NewLink(net.Conn(conn)), NewLink(here)
-	m := &taskpb.TaskMessage{Message: &taskpb.TaskMessage_Update{Update: &taskpb.SubtaskUpdate{
-		Attempt: 1, RegionEpoch: 1, State: jobpb.SubtaskState_SUBTASK_RUNNING,
+	m := &taskpb.TaskMessage{Message: &taskpb.TaskMessage_SplitRequest{SplitRequest: &taskpb.SplitRequest{
+		Operator: 1, Chain: 1, Attempt: 1, RegionEpoch: 1,
 	}}}
 	b.ReportAllocs()
 	for b.Loop() {

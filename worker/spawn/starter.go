@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/internal/pipe"
 	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/internal/wire"
@@ -46,6 +47,9 @@ func (s Spec) environment() []string {
 		pipe.EnvWorker + "=" + s.Worker,
 		"GOMEMLIMIT=" + strconv.FormatInt(s.MemoryBytes/100*memoryLimitPercent, 10),
 		"GOMAXPROCS=" + strconv.Itoa(s.Procs),
+	}
+	if points := os.Getenv(failpoint.Environment); points != "" { // a test breaks task processes too
+		env = append(env, failpoint.Environment+"="+points)
 	}
 	if s.Policy.Insecure {
 		env = append(env, pipe.EnvInsecure+"=1")

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sluiceio/sluice/flow/setting"
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/internal/pipe"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/wire"
@@ -147,7 +148,10 @@ func (h *host) deploy(ctx context.Context, d *taskpb.Deployment) {
 			return
 		}
 	}
-	err := h.tasks.Deploy(d)
+	err := failpoint.Hit(ctx, "process.deploy")
+	if err == nil {
+		err = h.tasks.Deploy(d)
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, task.ErrStale), errors.Is(err, task.ErrClosed):
@@ -250,6 +254,9 @@ func (h *host) commitAll(ctx context.Context) error {
 	for {
 		select {
 		case c := <-h.commits:
+			if err := failpoint.Hit(ctx, "process.commit"); err != nil {
+				continue // the leader asks again
+			}
 			if r := h.tasks.Commit(ctx, c); r != nil && ctx.Err() == nil {
 				h.send(&taskpb.TaskMessage{Message: &taskpb.TaskMessage_CommitResult{CommitResult: r}})
 			}
