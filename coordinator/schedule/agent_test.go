@@ -35,6 +35,7 @@ type agent struct {
 	retries     int  // commits that are answered with "later"
 	commitFails *jobpb.Failure
 	noFinish    bool // attempts run until told to finish
+	leaves      bool // it asked to be drained
 	noRun       bool // attempts do not even say that they run
 }
 
@@ -63,6 +64,7 @@ func (s *sim) start(id string, slots int32) *agent {
 	if old := s.workers[id]; old != nil {
 		a.incarnation = old.incarnation + 1
 		a.committed, a.removed = old.committed, old.removed
+		a.noBuilds, a.slow, a.noFinish, a.noRun = old.noBuilds, old.slow, old.noFinish, old.noRun
 	}
 	s.workers[id] = a
 	a.connect()
@@ -95,7 +97,12 @@ func (a *agent) disconnect() {
 		return
 	}
 	a.connected, a.welcomed, a.inbox = false, false, nil
-	for _, p := range a.procs { // questions are not kept
+	a.askAgain() // questions are not kept
+}
+
+// askAgain has every reader repeat its question, as tasks do every second.
+func (a *agent) askAgain() {
+	for _, p := range a.procs {
 		for _, t := range p.tasks {
 			t.asked = 0
 		}

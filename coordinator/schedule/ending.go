@@ -70,8 +70,13 @@ func (l *Leader) note(j *job, facts *state.Job) string {
 		last = max(last, c.Checkpoint)
 	}
 	why := "no process of the job could be run in time"
-	if f := j.commit.hopeless; f != nil {
-		why = f.Code + ": " + f.Message
+	switch c := j.commit; {
+	case c.hopeless != nil:
+		why = c.hopeless.Code + ": " + c.hopeless.Message
+	case c.tries > 0:
+		why = "the sink was not ready until the deadline"
+	case c.process != 0:
+		why = "the process that was asked did not answer in time"
 	}
 	return fmt.Sprintf("uncommitted output up to id %d, %d parts, is retained where it was prepared: %s", last, n, why)
 }

@@ -129,6 +129,7 @@ func (l *Leader) ended(j *job) {
 	}
 	l.unwait(j)
 	delete(l.unplanned, j.id)
+	delete(l.vain, jobLane+j.id)
 	delete(l.jobs, j.id)
 	delete(l.dirty, j.id)
 }

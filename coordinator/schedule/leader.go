@@ -34,6 +34,7 @@ type Leader struct {
 	dirty     map[string]*job    // to be reconciled in this Step
 	on        map[string]map[string]*job
 	flights   map[string]*flight // proposals under way, by key
+	vain      map[string]int     // by key: proposals in a row that led to nothing
 	landed    []string           // keys of flights whose result is known and whose facts are not visible yet
 	timers    timers
 	told      time.Time // the last WakeAt
@@ -55,7 +56,7 @@ type Leader struct {
 func New(c Config) *Leader {
 	return &Leader{
 		cfg: c, soft: map[string]*worker{}, jobs: map[string]*job{}, dirty: map[string]*job{}, on: map[string]map[string]*job{},
-		flights: map[string]*flight{}, unacked: map[string]*worker{}, unplanned: map[string]*job{}, taken: map[string]int{},
+		flights: map[string]*flight{}, unacked: map[string]*worker{}, unplanned: map[string]*job{}, taken: map[string]int{}, vain: map[string]int{},
 	}
 }
 
@@ -227,6 +228,7 @@ func (l *Leader) done(e ProposalDone) {
 		if f.failed != nil {
 			f.failed()
 		}
+		l.vain[e.Key]++
 		l.cool(e.Key, f)
 		return
 	}
@@ -234,11 +236,11 @@ func (l *Leader) done(e ProposalDone) {
 	l.landed = append(l.landed, e.Key)
 }
 
-// cool keeps a lane closed for a moment.
+// cool keeps a lane closed for a moment, and longer each time in a row.
 func (l *Leader) cool(key string, f *flight) {
-	const pause = 100 * time.Millisecond
+	const first, most = 100 * time.Millisecond, 10 * time.Second
 	f.cool = true
-	l.timers.set(l.now.Add(pause), timerFlight, key)
+	l.timers.set(l.now.Add(min(first<<min(l.vain[key], 10), most)), timerFlight, key)
 }
 
 // giveBack forgets the slots that a flight would have taken: the facts know by now whether it did.
@@ -270,11 +272,15 @@ func (l *Leader) land() {
 			f.done(f.result)
 		}
 		if f.result.Status != state.Applied && (strings.HasPrefix(k, jobLane) || strings.HasPrefix(k, splitLane)) {
-			// The facts have moved on under the decision. The next one is made from newer facts; if it is the same again, a
+			// The facts had moved on under the decision. The next one is made from newer facts; if it leads to nothing again, a
 			// pause keeps that from becoming a busy loop.
-			l.flights[k] = f
-			l.cool(k, f)
-			continue
+			if l.vain[k]++; l.vain[k] > 1 {
+				l.flights[k] = f
+				l.cool(k, f)
+				continue
+			}
+		} else {
+			delete(l.vain, k)
 		}
 		l.open(k, f)
 	}

@@ -45,6 +45,7 @@ type sim struct {
 	seen    map[string]attempts // by job: newest attempt of each subtask
 	ended   map[string]*jobpb.Job
 	cfg     Config
+	turn    int  // whose turn it is
 	quiet   bool // no trace
 }
 
@@ -232,8 +233,10 @@ func (s *sim) progress() bool {
 		s.commit()
 		return true
 	}
-	for _, w := range s.agents() {
-		if w.obeyNext() || w.speakNext() {
+	ws := s.agents()
+	for range ws {
+		s.turn++
+		if w := ws[s.turn%len(ws)]; w.obeyNext() || w.speakNext() {
 			return true
 		}
 	}
@@ -256,6 +259,7 @@ func (s *sim) pass(d time.Duration) {
 			s.step(Tick{})
 		}
 		for _, w := range s.agents() {
+			w.askAgain()
 			if w.connected && !w.frozen {
 				s.step(Heartbeat{Worker: w.id, Incarnation: w.incarnation})
 			}

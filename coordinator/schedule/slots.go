@@ -16,8 +16,9 @@ import (
 // a look at the queue costs nothing per subtask.
 type want struct {
 	regions []wantRegion
-	kept    map[int]string // slots that the job holds on workers that can take attempts
-	slots   int            // kept and new ones of all regions
+	kept    map[int]string // slots that the job holds where its next attempts can be put
+	own     map[string]int // by worker: slots that the job holds where they should rather not be put
+	slots   int            // of all regions
 }
 
 type wantRegion struct {
@@ -52,7 +53,7 @@ func (l *Leader) wait(j *job, facts *state.Job, s *survey) {
 
 // wants finds the slots that regions need.
 func (l *Leader) wants(j *job, facts *state.Job, regions []int32) want {
-	w := want{kept: map[int]string{}}
+	w := want{kept: map[int]string{}, own: map[string]int{}}
 	in := make([]int, len(facts.Plan().Regions)) // index into w.regions, from 1
 	for _, r := range regions {
 		w.regions = append(w.regions, wantRegion{index: r})
@@ -73,23 +74,24 @@ func (l *Leader) wants(j *job, facts *state.Job, regions []int32) want {
 		if i == 0 || seen[slot] == i {
 			continue
 		}
-		if seen[slot] == 0 {
+		first := seen[slot] == 0
+		if first {
 			w.slots++
 		}
 		seen[slot] = i
-		if id, _, ok := facts.Grant(slot); ok && l.keeps(j, id) || shared[slot] {
+		id, _, held := facts.Grant(slot)
+		held = held && l.usable(id) != nil && !l.soft[id].facts.Draining
+		if held && !j.avoids(id, l.now) || shared[slot] {
 			w.kept[slot] = id
 			continue
+		}
+		if held && first {
+			w.own[id]++
+			l.wakeAt(j, j.trouble[id].last.Add(troubleMemory))
 		}
 		w.regions[i-1].fresh = append(w.regions[i-1].fresh, slot)
 	}
 	return w
-}
-
-// keeps reports whether a slot that the job holds on a worker is good for its next attempts.
-func (l *Leader) keeps(j *job, id string) bool {
-	w := l.usable(id)
-	return w != nil && !w.facts.Draining && !j.avoids(id, l.now)
 }
 
 // byAge is first come, first served.
@@ -141,23 +143,31 @@ func (l *Leader) allocate() {
 	}
 	l.allot = false
 	free := l.freeSlots()
+	var first *job // what is free is kept for it
 	for _, j := range slices.Clone(l.waiting) {
 		if l.busy(jobLane + j.id) {
+			continue
+		}
+		if first != nil {
+			l.hold(j, l.v.Job(j.id), "waits behind "+first.id+", which has waited for longer")
 			continue
 		}
 		least := len(j.want.regions[0].fresh)
 		for _, r := range j.want.regions {
 			least = min(least, len(r.fresh))
 		}
+		for _, n := range j.want.own {
+			least -= n
+		}
 		if least <= free {
 			cs, _ := l.candidates(j)
 			if regions, places := l.choose(j, cs); len(regions) > 0 {
-				free -= l.scheduleRegions(j, regions, places)
+				free = max(0, free-l.scheduleRegions(j, regions, places))
 				continue
 			}
 		}
-		if reserved := l.lacksSlots(j, free); reserved {
-			return
+		if l.lacksSlots(j, free) {
+			first = j
 		}
 	}
 }
@@ -175,11 +185,12 @@ func (l *Leader) freeSlots() int {
 // choose takes as many regions as fit, in order, and finds a worker for each of their slots.
 func (l *Leader) choose(j *job, cs []candidate) (regions []int32, places map[int]string) {
 	free, kind := 0, make([]candidate, 0, len(cs))
-	for _, c := range cs {
-		free += c.free
+	for i, c := range cs {
 		if !j.avoids(c.w.id, l.now) {
 			kind = append(kind, c)
 		}
+		cs[i].free += j.want.own[c.w.id] // better there than nowhere
+		free += cs[i].free
 	}
 	fresh := map[int]bool{}
 	var order []int
@@ -193,6 +204,9 @@ func (l *Leader) choose(j *job, cs []candidate) (regions []int32, places map[int
 		for _, s := range more {
 			fresh[s] = true
 		}
+	}
+	if len(j.want.own) > 0 && len(regions) < len(j.want.regions) {
+		return nil, nil // what moves gives its old slots back only if it moves as a whole
 	}
 	kindFree := 0
 	for _, c := range kind {
@@ -269,11 +283,14 @@ func (l *Leader) lacksSlots(j *job, free int) (reserved bool) {
 	if at := timeOf(facts.Head().RestartAtUs); at.After(since) {
 		since = at
 	}
+	for _, n := range j.want.own {
+		free += n
+	}
 	message := fmt.Sprintf("needs %d slots, %d free of %d", j.want.slots, free+len(j.want.kept), total)
 	if total == 0 {
 		message = fmt.Sprintf("needs %d slots, and no worker that can run it: %s", j.want.slots, l.lack(facts))
 	}
-	if facts.Status() == jobpb.JobStatus_JOB_RESTARTING && len(j.want.kept) > 0 {
+	if facts.Status() == jobpb.JobStatus_JOB_RESTARTING && len(j.want.kept)+len(j.want.own) > 0 {
 		if at := since.Add(l.cfg.HoldTimeout); l.now.Before(at) {
 			l.wakeAt(j, at)
 		} else {

@@ -55,6 +55,11 @@ func (l *Leader) survey(j *job, facts *state.Job) *survey {
 			s.places[t.Worker] = true
 		}
 	}
+	for i := range facts.Slots() {
+		if id, _, ok := facts.Grant(i); ok {
+			s.places[id] = true
+		}
+	}
 	for id := range j.places { // a process may outlive its attempts
 		if w := l.usable(id); w != nil && len(w.session.of(j.id)) > 0 {
 			s.places[id] = true

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,7 +45,11 @@ type processKey struct {
 }
 
 // process is a task process that runs on a worker as far as this leader knows.
-type process struct{ released bool }
+type process struct {
+	released bool
+	reason   string
+	at       time.Time // of the newest release
+}
 
 // receipt is a report on its way into the facts.
 type receipt struct {
@@ -140,12 +145,12 @@ func (l *Leader) register(w *worker) {
 
 // nudge does for a worker what waited for its lane.
 func (l *Leader) nudge(w *worker) {
-	switch {
-	case w.session == nil:
-	case w.session.welcomed:
+	if w.session == nil {
+		return
+	}
+	l.register(w)
+	if w.session.welcomed {
 		l.drain(w)
-	default:
-		l.register(w)
 	}
 }
 
@@ -234,10 +239,29 @@ func (l *Leader) release(w *worker, k processKey, reason string) {
 	if p == nil || p.released {
 		return
 	}
-	p.released = true
+	p.released, p.reason = true, reason
+	l.sendRelease(w, k, p)
+}
+
+func (l *Leader) sendRelease(w *worker, k processKey, p *process) {
+	p.at = l.now
 	l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Release{Release: &controlpb.Release{
-		Job: k.job, Process: k.number, Reason: reason,
+		Job: k.job, Process: k.number, Reason: p.reason,
 	}}})
+}
+
+// releaseAgain repeats releases that had no effect.
+func (l *Leader) releaseAgain(w *worker) {
+	var late []processKey
+	for k, p := range w.session.processes {
+		if p.released && l.now.Sub(p.at) >= l.cfg.StopTimeout {
+			late = append(late, k)
+		}
+	}
+	slices.SortFunc(late, func(a, b processKey) int { return cmp.Compare(a.number, b.number) })
+	for _, k := range late {
+		l.sendRelease(w, k, w.session.processes[k])
+	}
 }
 
 // armWorker has a worker looked after at a time. One timer per worker is enough: it moves on with each heartbeat.
@@ -259,6 +283,9 @@ func (l *Leader) checkWorker(id string) {
 	f := l.v.Worker(id)
 	l.nudge(w)
 	if deadline := w.heard.Add(l.cfg.LossTimeout); l.now.Before(deadline) {
+		if w.session != nil && w.session.welcomed {
+			l.releaseAgain(w)
+		}
 		l.armWorker(w, deadline)
 		return
 	}
@@ -295,9 +322,7 @@ func (l *Leader) observeWorkers() {
 		if w.session != nil && w.session.incarnation < f.Incarnation {
 			l.drop(w, "a higher incarnation of this worker has registered")
 		}
-		if w.session != nil && w.session.incarnation == f.Incarnation && f.Health == commandpb.WorkerHealth_WORKER_ALIVE {
-			l.register(w)
-		}
+		l.nudge(w) // it may have been declared lost while it was on its way back
 		l.touchOn(f.Id)
 	}
 	for id, w := range l.soft {

@@ -120,7 +120,7 @@ func firstLine(s string) string {
 // hold records what a job waits for. A restarting job may give its slots back; it then waits like any other.
 func (e *jobEdit) hold(c *commandpb.HoldJob) Result {
 	h := e.j.head
-	if Terminal(h.Status) || e.in(jobpb.JobStatus_JOB_PLANNING) {
+	if Terminal(h.Status) {
 		return e.wrongStatus()
 	}
 	if c.JobEpoch != h.Epoch {
