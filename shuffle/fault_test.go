@@ -278,6 +278,25 @@ func TestAPeerThatNeverComesIsNamedInTheLoss(t *testing.T) {
 	})
 }
 
+// A dial that hangs is given up and tried again, and the loss says so.
+func TestADialThatHangsIsNamedInTheLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int64
+		w := newRemote(t, worldConfig{memory: 8 << 20, listener: bufconn.Listen(1 << 10), dial: func(ctx context.Context, _ Peer) (net.Conn, error) {
+			tries.Add(1)
+			<-ctx.Done()
+			return nil, fmt.Errorf("waiting for the agent: %w", ctx.Err())
+		}})
+		g := w.gate(0, 1)
+		loss := wantLoss(t, errOf(g), Timeout, 0, 0)
+		if !strings.Contains(loss.Error(), "waiting for the agent") || tries.Load() < 3 {
+			t.Errorf("after %d tries: %v", tries.Load(), loss)
+		}
+		g.Close(loss)
+		w.stop()
+	})
+}
+
 // A stream that breaks takes the open channels with it; one that still asks goes on to ask.
 func TestABrokenStreamCostsOnlyTheOpenChannels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -193,7 +193,8 @@ func (s *session) broken(err error, all bool) {
 
 // serve runs one connection. A nil error means that it was not needed any more.
 func (s *session) serve(ctx context.Context) (err error) {
-	dialCtx, cancel := context.WithTimeout(ctx, s.n.cfg.ConnectTimeout)
+	// Shorter than the gates' patience, so that they can say why nothing came of it.
+	dialCtx, cancel := context.WithTimeout(ctx, s.n.cfg.ConnectTimeout/4)
 	conn, err := s.n.cfg.Dial(dialCtx, s.peer)
 	cancel()
 	if err != nil {
