@@ -54,7 +54,7 @@ var table = []rule{
 		why: "leaves are used everywhere, so whatever they import is everywhere"},
 	{room: []string{"internal/wire"}, external: []string{grpc},
 		why: "connections know no domain; they are the one place where TLS will be"},
-	{room: []string{"internal/pipe"}, project: []string{"internal/wire", "internal/run", "proto/taskpb"}, external: []string{protobuf, sys},
+	{room: []string{"internal/pipe"}, project: []string{"internal/wire", "internal/run", "proto/..."}, external: []string{protobuf, sys},
 		why: "the private link between an agent and its task processes carries messages, it does not understand them"},
 	{room: []string{"flow/element"},
 		why: "time, batches and barriers are the alphabet of everything else, connectors of strangers included"},
@@ -115,7 +115,7 @@ var table = []rule{
 		why:      "a black box cannot look inside: it sees processes, the API and files"},
 	{room: []string{"cmd/sluice/internal/cluster"}, project: join(leaves, []string{"proto/...", "coordinator", "worker", "cmd/sluice/internal/ops"}), external: []string{hclog, grpc, protobuf, sys},
 		why: "the verbs that run nodes are the only ones that link them"},
-	{room: []string{"cmd/sluice/internal/job"}, project: []string{"flow", "flow/...", "connector", "connector/*"},
+	{room: []string{"cmd/sluice/internal/job"}, project: []string{"flow", "flow/...", "connector", "connector/*", "proto/jobpb"},
 		why: "the built-in jobs are ordinary jobs"},
 	{room: []string{"cmd/sluice/internal/ops"}, project: join(leaves, []string{"proto/..."}),
 		external: []string{grpc, protobuf, "github.com/schollz/progressbar", "golang.org/x/term", sys},
@@ -138,8 +138,9 @@ var table = []rule{
 // testOnly may be imported by every test, and by nothing else.
 var testOnly = []string{"github.com/google/go-cmp", "pgregory.net/rapid", "github.com/cockroachdb/datadriven"}
 
-// testsToo are packages of this repository that every test may import on top of its room's: leaves, and the stopwatch.
-var testsToo = join(leaves, []string{"bench/ratio"})
+// testsToo are packages of this repository that every test may import on top of its room's: leaves, the stopwatch, and the
+// harness of operators.
+var testsToo = join(leaves, []string{"bench/ratio", "worker/operator/operatortest"})
 
 func ruleFor(dir string) (rule, bool) {
 	for _, r := range table {

@@ -17,33 +17,67 @@ import (
 	"slices"
 )
 
-func f(m map[string]int, s []int) (n int) {
+func f(m map[string]int, s []int, tell func(string)) (n int, keys []string, x float64) {
 	for k := range m { // bad
-		n += len(k)
+		tell(k)
 	}
-	// any order: a sum does not see it
+	// any order: everybody is told in the end
 	for k := range m {
-		n += len(k)
-	}
-	for range m {
-		n++
-	}
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		n += len(k)
-	}
-	for k := range maps.Keys(m) { // bad
-		n += len(k)
-	}
-	for _, k := range slices.Collect(maps.Values(m)) { // bad
-		n += k
+		tell(k)
 	}
 	for k := range m { // any order:
-		n += len(k)
+		tell(k)
+	}
+	for range m {
+		tell("")
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		tell(k)
+	}
+	for k := range maps.Keys(m) { // bad
+		tell(k)
+	}
+	for _, v := range slices.Collect(maps.Values(m)) { // bad
+		n += v
+	}
+	other := map[string]int{}
+	for k, v := range m {
+		if v > 3 {
+			n += v
+			delete(other, k)
+			continue
+		}
+		other[k] = v
+		n = max(n, v)
+	}
+	for _, v := range m { // bad
+		x += float64(v)
+	}
+	for k, v := range m { // bad
+		other["last"] = v
+		other[k] = v
+	}
+	var loose []string
+	for k := range m { // bad
+		loose = append(loose, k)
+	}
+	tell(loose[0])
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, v := range m { // bad
+		n = v
+	}
+	for k := range m { // bad
+		if k != "" {
+			return n, keys, x
+		}
 	}
 	for range s {
-		n++
+		tell("")
 	}
-	return n
+	return n, keys, x
 }
 `
 

@@ -160,12 +160,6 @@ func unknownOutcome() error {
 	return apipb.NewError(codes.Unavailable, &apipb.ErrorDetail{Code: "E070", Retryable: true, UnknownOutcome: true}, "leadership lost")
 }
 
-// exitOfError is what the process would end with.
-func exitOfError(err error) Exit {
-	_, exit := Explain(err)
-	return exit
-}
-
 func wantExit(t *testing.T, err error, exit Exit, code string) {
 	t.Helper()
 	faults, got := Explain(err)
