@@ -6,7 +6,7 @@ import (
 )
 
 // Code of Error.
-const Code = "E060"
+const Code = "E085"
 
 // Sizes of buffers in bytes.
 const (
