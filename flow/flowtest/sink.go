@@ -31,13 +31,22 @@ type part[T any] struct {
 }
 
 // Sink makes To(id, …) write into the returned collection.
-func Sink[T any](id string) *Collected[T] { return &Collected[T]{id: id} }
+func Sink[T any](id string) *Collected[T] {
+	c := &Collected[T]{id: id}
+	c.empty()
+	return c
+}
 
+// prepare forgets what an earlier run has left.
 func (c *Collected[T]) prepare(p *flow.Pipeline, _ *launch.Embedding) {
-	c.mu.Lock()
-	c.mu.prepared, c.mu.committed = map[string]part[T]{}, map[string]part[T]{}
-	c.mu.Unlock()
+	c.empty()
 	p.ReplaceSink(c.id, flow.Sink[T](c))
+}
+
+func (c *Collected[T]) empty() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.prepared, c.mu.committed = map[string]part[T]{}, map[string]part[T]{}
 }
 
 // Values are the committed records: those of subtask 0 first, each subtask's in the order of writing.
@@ -105,10 +114,10 @@ func (w *writer[T]) Prepare(_ context.Context, id element.CheckpointID) ([]conne
 	return []connector.Committable{{Subtask: w.task.Subtask, Checkpoint: id, Data: []byte(name)}}, nil
 }
 
-func (w *writer[T]) Flush(context.Context) error                           { return nil }
-func (w *writer[T]) End(context.Context) error                             { return nil }
-func (w *writer[T]) Snapshot(element.CheckpointID) ([]byte, error)         { return nil, nil }
-func (w *writer[T]) Close() error                                          { return nil }
+func (w *writer[T]) Flush(context.Context) error                   { return nil }
+func (w *writer[T]) End(context.Context) error                     { return nil }
+func (w *writer[T]) Snapshot(element.CheckpointID) ([]byte, error) { return nil, nil }
+func (w *writer[T]) Close() error                                  { return nil }
 
 type committer[T any] struct{ sink *Collected[T] }
 
@@ -143,4 +152,4 @@ func (c committer[T]) Abort(_ context.Context, cs []connector.Committable) error
 }
 
 func (c committer[T]) AbortUnknown(context.Context, []connector.Committable) error { return nil }
-func (c committer[T]) Close() error                                               { return nil }
+func (c committer[T]) Close() error                                                { return nil }
