@@ -137,8 +137,13 @@ type Waker interface {
 // before.
 func (rt *Runtime) WakeAt(t time.Time) {
 	rt.wake = t
-	if rt.alarm != nil {
-		rt.alarm(t)
+	rt.at(t)
+}
+
+// at has the loop look at what is due at t; zero: never.
+func (c *Cursor) at(t time.Time) {
+	if c.alarm != nil {
+		c.alarm(t)
 	}
 }
 

@@ -134,6 +134,8 @@ func (s *source[T]) open(c sourceConfig) (_ head, err error) {
 const (
 	// askAgain is how long a request for splits may stay unanswered: the answer may be lost with a leader.
 	askAgain = time.Second
+	// askAhead is how long after the last answer a source asks for its next split although it still reads one.
+	askAhead = time.Second
 	// emptyPoll is how long a reader rests that has returned nothing although nobody interrupted it.
 	emptyPoll = time.Millisecond
 	// markEvery is the least time between two watermarks of a source.
@@ -143,6 +145,10 @@ const (
 // unassigned is the input of a source's merger that stands for splits that it may still get. While a bounded source
 // may get more, that input has promised nothing: a split yet to come may hold the oldest record of all. An unbounded
 // source is judged by the splits that it reads.
+//
+// So that a source with as many splits as readers does not hold the clock until its end, a reader asks for its next
+// split ahead: not at once, which would give the first reader all splits, but when the others have had time to get
+// theirs. The answer is a split to read later, or the end.
 const unassigned = 0
 
 // sourceHead reads the splits of one subtask.
@@ -169,9 +175,11 @@ type sourceHead[T any] struct {
 	dry    bool      // every split received is finished
 	count  int64
 
-	marks  *mark.Merger   // over unassigned and, one further, each split
-	newest []element.Time // by split: largest time seen
-	active []time.Time    // by split: of the last record; only with IdleAfter
-	start  time.Time      // when it began to wait for its first split
-	marked time.Time      // of the last watermark
+	finished int            // splits
+	given    time.Time      // of the last answer
+	marks    *mark.Merger   // over unassigned and, one further, each split
+	newest   []element.Time // by split: largest time seen
+	active   []time.Time    // by split: of the last record; only with IdleAfter
+	start    time.Time      // when it began to wait for its first split
+	marked   time.Time      // of the last watermark
 }

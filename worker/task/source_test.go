@@ -250,6 +250,77 @@ func TestARequestForSplitsIsRepeatedUntilItIsAnswered(t *testing.T) {
 	})
 }
 
+// With as many splits as readers, each reader has to learn that nothing more will come while it reads: otherwise the
+// clock would stand still until the end.
+func TestTheClockOfABoundedSourceMovesOnceAllSplitsAreGivenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := ints(200)
+		src.splits = 2
+		tenSeconds := paced(100 * ms)
+		src.poll = func(ctx context.Context, i int) error { return tenSeconds(ctx, i%100) }
+		p := &tape{}
+		j := newJob(t)
+		in := j.source("src", 2, NewSource(src, SourceOptions[int]{Watermarks: WatermarksBounded}))
+		j.join("tape", 1, end{from: in, by: jobpb.Partitioner_PARTITIONER_REBALANCE, x: NewExchange(mustCodec[int](t)), st: p.stage()})
+		c := start(t, j)
+		deploy(t, c, j.deployment(1, 1))
+		<-time.After(askAhead - 50*ms)
+		if s := p.take(); strings.Contains(s, "w") {
+			t.Errorf("it promises before the splits are given out: %s", s)
+		}
+		<-time.After(2 * time.Second)
+		if s := p.take(); !strings.Contains(s, "w") {
+			t.Errorf("the clock stands still: %s", s)
+		}
+		for _, u := range c.await(3) {
+			if u.State != done {
+				t.Errorf("%v %v", u.State, u.Failure)
+			}
+		}
+		for _, s := range c.host.given {
+			if len(s) != 1 {
+				t.Errorf("a reader got %d splits", len(s))
+			}
+		}
+	})
+}
+
+func TestAReaderAsksForOneSplitAheadAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := ints(10)
+		src.splits = 10
+		src.poll = paced(5 * time.Second)
+		j := newJob(t)
+		j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{Watermarks: WatermarksBounded})), "tape", (&tape{}).stage())
+		c := start(t, j)
+		deploy(t, c, j.deployment(1, 1))
+		c.awaitRunning(1)
+		for read := range 9 {
+			<-time.After(4900 * ms) // just before record read+1 has come
+			c.host.mu.Lock()
+			given := c.host.next[0]
+			c.host.mu.Unlock()
+			if given != min(10, read+2) {
+				t.Errorf("%d splits were given when %d were read", given, read)
+			}
+			<-time.After(100 * ms)
+		}
+		c.await(1)
+	})
+}
+
+// paced makes record i come i+1 times d after now.
+func paced(d time.Duration) func(context.Context, int) error {
+	start := time.Now()
+	return func(ctx context.Context, i int) error {
+		select {
+		case <-time.After(time.Until(start.Add(time.Duration(i+1) * d))):
+		case <-ctx.Done():
+		}
+		return nil
+	}
+}
+
 // A letter must not wait for the next record of a source.
 func TestALetterEndsARunningPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 func (h *sourceHead[T]) step(limit int) (progress, error) {
 	if h.waiting() {
-		return progress{state: starved}, h.ask(h.rt.Now())
+		return progress{state: starved}, nil // what is wanted is asked for before the loop sleeps
 	}
 	h.renewPoll()
 	if h.mail.pending() { // it came before the poll could be interrupted by it
@@ -45,7 +45,7 @@ func (h *sourceHead[T]) step(limit int) (progress, error) {
 		return p, err
 	}
 	if eof {
-		h.dry = true
+		h.dry, h.finished = true, h.have
 	}
 	if h.dry && h.noMore {
 		p.state = ended
@@ -103,6 +103,10 @@ func (h *sourceHead[T]) deliver(now time.Time) error {
 			return fmt.Errorf("the reader finished split %d of %d", s, h.have)
 		}
 		h.marks.Finish(1+int(s), element.MaxTime)
+	}
+	if len(h.recs.Done) > 0 {
+		h.finished += len(h.recs.Done)
+		h.rt.at(h.ask(now))
 	}
 	if now.Sub(h.marked) < markEvery && !h.dry {
 		return nil

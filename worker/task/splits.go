@@ -25,8 +25,8 @@ func (h *sourceHead[T]) assigned(a *taskpb.AssignSplits) error {
 	if len(fresh) == 0 && !a.End {
 		return nil
 	}
-	h.asked = time.Time{}
 	now := h.rt.Now()
+	h.asked, h.given = time.Time{}, now
 	if len(fresh) > 0 {
 		if err := h.rd.Assign(splitsOf(fresh)); err != nil {
 			return &fault.Fault{
@@ -64,25 +64,35 @@ func (h *sourceHead[T]) silence() {
 	}
 }
 
-// ask requests splits, if that was not done a moment ago.
-func (h *sourceHead[T]) ask(now time.Time) error {
-	if !h.noMore && (h.dry || h.have == 0) && (h.asked.IsZero() || now.Sub(h.asked) >= askAgain) {
-		h.asked = now
-		h.request(h.have)
+// ask requests splits, if they are wanted and that was not done a moment ago. It returns when to ask again; zero: when
+// something has changed.
+func (h *sourceHead[T]) ask(now time.Time) (next time.Time) {
+	due := h.given // nothing to read
+	switch {
+	case h.noMore:
+		return next
+	case h.dry || h.have == 0:
+	case h.bounded && h.marking && h.have-h.finished == 1:
+		due = due.Add(askAhead)
+	default:
+		return next
 	}
-	return nil
+	if !h.asked.IsZero() {
+		due = h.asked.Add(askAgain)
+	}
+	if due.After(now) {
+		return due
+	}
+	h.asked = now
+	h.request(h.have)
+	return now.Add(askAgain)
 }
 
 // idles: splits without records leave the minimum after a while.
 func (h *sourceHead[T]) idles() bool { return h.marking && !h.bounded && h.opts.IdleAfter > 0 }
 
 func (h *sourceHead[T]) onTime(now time.Time) (next time.Time, err error) {
-	if !h.asked.IsZero() {
-		if err := h.ask(now); err != nil {
-			return next, err
-		}
-		next = earlier(next, h.asked.Add(askAgain))
-	}
+	next = h.ask(now)
 	if !h.poll.emptyFrom.IsZero() {
 		next = earlier(next, h.poll.emptyFrom.Add(emptyPoll))
 	}
