@@ -10,8 +10,11 @@ import (
 	"github.com/sluiceio/sluice/worker/task"
 )
 
-// codePanic: the build function panicked.
-const codePanic = "E043"
+// Codes of what can be wrong with a build function as such.
+const (
+	codePanic = "E043" // it panicked
+	codeSlow  = "E044" // it does not return
+)
 
 // program runs the user's build function. A panic is a fault with the place where it happened.
 func (h *host) program(spec *jobpb.JobSpec) (program *task.Program, faults []*jobpb.Diagnostic) {

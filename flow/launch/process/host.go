@@ -163,7 +163,16 @@ func (h *host) deploy(ctx context.Context, d *taskpb.Deployment) {
 
 // start builds the program and starts exchange and task runtime.
 func (h *host) start(d *taskpb.Deployment) *jobpb.Failure {
+	limit := h.job.BuildLimit
+	if limit == 0 {
+		limit = defaultBuildLimit
+	}
+	// A goroutine that does not return can only be left behind.
+	watchdog := time.AfterFunc(limit, func() {
+		h.fail(fatal(codeSlow, "the build function did not return within %s, although it did when the job was planned", limit), 0)
+	})
 	program, faults := h.program(d.Spec)
+	watchdog.Stop()
 	if len(faults) > 0 {
 		first := faults[0]
 		f := fatal(first.Code, "the build function failed here, but not when the job was planned: %s", first.Message)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/codec"
@@ -20,7 +21,7 @@ import (
 // The test binary is also the task process: a real runtime, a real job, real sockets.
 func TestMain(m *testing.M) {
 	if Requested() {
-		os.Exit(Main(Job{Name: "numbers", Version: "test", Build: buildNumbers}))
+		os.Exit(Main(Job{Name: "numbers", Version: "test", Build: buildNumbers, BuildLimit: time.Second}))
 	}
 	os.Exit(m.Run())
 }
@@ -29,8 +30,8 @@ func TestMain(m *testing.M) {
 func buildNumbers(spec *jobpb.JobSpec) (*task.Program, []*jobpb.Diagnostic) {
 	switch spec.Params["do"] {
 	case "panic":
-		var nothing map[string]int
-		nothing["x"] = 1
+		var rows []int
+		rows[len(spec.Name)]++
 	case "reject":
 		return nil, []*jobpb.Diagnostic{{Code: "E011", Message: "duplicate id", Where: "main.go:7"}}
 	case "nothing":

@@ -27,7 +27,11 @@ type Job struct {
 	Name    string
 	Version string // of the runtime that is linked in
 	Build   BuildFunc
+	// BuildLimit bounds Build when a deployment needs it; 0: 30 s. When the graph is asked for, the agent has the limit.
+	BuildLimit time.Duration
 }
+
+const defaultBuildLimit = 30 * time.Second
 
 // Requested reports whether a worker agent has started this process.
 func Requested() bool { return os.Getenv(pipe.EnvTask) == "1" }

@@ -159,7 +159,8 @@ func (c *child) until(f func(*taskpb.TaskMessage) bool) {
 			if r.Have == 0 {
 				a.Splits = []*jobpb.Split{{Id: "all"}}
 			}
-			c.send(&taskpb.AgentMessage{Message: &taskpb.AgentMessage_AssignSplits{AssignSplits: a}})
+			// It may have been told to end meanwhile: then nobody listens, and receive says what is wrong.
+			_ = c.end.Link.Send(c.t.Context(), &taskpb.AgentMessage{Message: &taskpb.AgentMessage_AssignSplits{AssignSplits: a}})
 		}
 		if f(m) {
 			return
@@ -226,7 +227,7 @@ func TestABuildIsAnsweredAndEndsTheProcess(t *testing.T) {
 func TestAPanicOfTheBuildFunctionIsE043WithItsPlace(t *testing.T) {
 	c := startChild(t)
 	b := c.build("panic")
-	if len(b.Errors) != 1 || b.Errors[0].Code != "E043" || !strings.Contains(b.Errors[0].Message, "assignment to entry in nil map") {
+	if len(b.Errors) != 1 || b.Errors[0].Code != "E043" || !strings.Contains(b.Errors[0].Message, "index out of range") {
 		t.Fatalf("answer: %v", b)
 	}
 	if e := b.Errors[0]; !strings.Contains(e.Where, "job_test.go:") || !strings.Contains(strings.Join(e.Hints, "\n"), "buildNumbers") {
@@ -393,6 +394,15 @@ func TestABuildFunctionThatFailsOnlyAtDeploymentSaysSo(t *testing.T) {
 		}
 		c.exit(exitFailed)
 	}
+}
+
+func TestABuildFunctionThatDoesNotReturnAtDeploymentEndsTheProcess(t *testing.T) {
+	c := startChild(t)
+	c.deploy(alone("hang"))
+	if f := c.failure(); f.Code != "E044" || f.Kind != jobpb.FailureKind_FAILURE_FATAL {
+		t.Errorf("failure: %v", f)
+	}
+	c.exit(exitFailed)
 }
 
 func TestMemoryThatCannotFitIsExplained(t *testing.T) {
