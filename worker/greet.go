@@ -37,7 +37,7 @@ func (a *agent) greet(child *spawn.Child) (*taskpb.Hello, error) {
 	switch err := child.Link.Receive(&m); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, noJob(fmt.Sprintf("it did not introduce itself within %s", a.cfg.HelloTimeout))
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+	case errors.Is(err, io.EOF):
 		return nil, noJob("it ended, or closed its link, without introducing itself")
 	case err != nil:
 		return nil, noJob(err.Error())

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -44,8 +45,8 @@ type Link struct {
 // NewLink takes over conn.
 func NewLink(conn net.Conn) *Link { return &Link{conn: conn} }
 
-// Send writes one message. It blocks while the peer does not read, until ctx is done; a message that was cut short by
-// that closes the link, because what follows would be misread.
+// Send writes one message. It blocks while the peer does not read, until ctx is done. After a failure nothing can be sent
+// any more, because what follows a cut message would be misread; what the peer has said can still be received.
 func (l *Link) Send(ctx context.Context, m proto.Message) error {
 	frame, err := appendFrame(nil, m)
 	if err != nil {
@@ -76,7 +77,9 @@ func (l *Link) Send(ctx context.Context, m proto.Message) error {
 		return nil
 	}
 	l.broken.Store(true)
-	err = errors.Join(err, l.conn.Close())
+	if half, ok := l.conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // the peer learns that no more comes; it may be gone already
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("send: %w", cause)
 	}
@@ -126,8 +129,9 @@ func appendFrame(b []byte, m proto.Message) ([]byte, error) {
 // readFrame returns the body of the next frame.
 func readFrame(r io.Reader) ([]byte, error) {
 	var header [frameHeaderSize]byte
-	if _, err := io.ReadFull(r, header[:]); err != nil {
-		if errors.Is(err, io.EOF) {
+	if n, err := io.ReadFull(r, header[:]); err != nil {
+		// A peer that ends without having read everything resets the socket: it is gone all the same.
+		if errors.Is(err, io.EOF) || n == 0 && errors.Is(err, syscall.ECONNRESET) {
 			return nil, io.EOF
 		}
 		return nil, fmt.Errorf("receive: %w", err)

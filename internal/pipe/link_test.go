@@ -118,6 +118,34 @@ func TestSendToAPeerThatDoesNotReadEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// The last words of a dead process explain its death: a message that could not reach it must not make them unreadable.
+func TestWhatADeadPeerHasSaidIsStillReceived(t *testing.T) {
+	agent, process := links(t)
+	for range 3 {
+		if err := process.Send(t.Context(), shutdown("last words")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := agent.Send(t.Context(), shutdown("never read")); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Send(t.Context(), shutdown("too late")); err == nil {
+		t.Fatal("a message reached a closed socket")
+	}
+	for range 3 {
+		var m taskpb.AgentMessage
+		if err := agent.Receive(&m); err != nil || m.GetShutdown().Reason != "last words" {
+			t.Fatalf("%v, %v", &m, err)
+		}
+	}
+	if err := agent.Receive(&taskpb.AgentMessage{}); !errors.Is(err, io.EOF) {
+		t.Fatalf("then: %v, want EOF", err)
+	}
+}
+
 func TestAMessageAboveTheBoundIsRefusedBySender(t *testing.T) {
 	agent, process := links(t)
 	if err := agent.Send(t.Context(), shutdown(strings.Repeat("x", MaxFrame+1))); err == nil {
