@@ -71,14 +71,15 @@ func byProcess(facts *state.Job, positions []int32) [][]int32 {
 type deployments struct {
 	facts     *state.Job
 	plan      *jobpb.Plan
-	first     []int             // by chain: position of subtask 0
-	held      map[string]int32  // slots by worker
-	addresses map[string]string // data port by worker
-	enumerate map[int32][]int32 // by chain: its sources whose splits are not all known
+	first     []int              // by chain: position of subtask 0
+	held      map[string]int32   // slots by worker
+	addresses map[string]string  // data port by worker
+	enumerate map[int32][]int32  // by chain: its sources whose splits are not all known
+	places    []*taskpb.Location // by position; made once and shared by all messages
 }
 
 func (l *Leader) deployments(facts *state.Job) *deployments {
-	d := &deployments{facts: facts, plan: facts.Plan(), held: map[string]int32{}, addresses: map[string]string{}, enumerate: map[int32][]int32{}}
+	d := &deployments{facts: facts, plan: facts.Plan(), held: map[string]int32{}, addresses: map[string]string{}, enumerate: map[int32][]int32{}, places: make([]*taskpb.Location, facts.Size())}
 	n := 0
 	for _, c := range d.plan.Chains {
 		d.first = append(d.first, n)
@@ -147,13 +148,20 @@ func (d *deployments) locations(positions []int32) []*taskpb.Location {
 		if !is {
 			continue
 		}
-		t := d.facts.At(pos)
-		ls = append(ls, &taskpb.Location{
-			Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, RegionEpoch: d.facts.Region(t.Region).Epoch, Worker: t.Worker,
-			DataAddress: d.addresses[t.Worker], Process: t.Process,
-		})
+		ls = append(ls, d.location(pos))
 	}
 	return ls
+}
+
+func (d *deployments) location(pos int) *taskpb.Location {
+	if d.places[pos] == nil {
+		t := d.facts.At(pos)
+		d.places[pos] = &taskpb.Location{
+			Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, RegionEpoch: d.facts.Region(t.Region).Epoch, Worker: t.Worker,
+			DataAddress: d.addresses[t.Worker], Process: t.Process,
+		}
+	}
+	return d.places[pos]
 }
 
 func (d *deployments) mark(near []bool, chain, first, count int32) {

@@ -142,14 +142,16 @@ func (l *Leader) allocate() {
 		return // while workers gather, each Step looks again
 	}
 	l.allot = false
-	free := l.freeSlots()
+	free, total := l.freeSlots()
 	var first *job // what is free is kept for it
 	for _, j := range slices.Clone(l.waiting) {
 		if l.busy(jobLane + j.id) {
 			continue
 		}
 		if first != nil {
-			l.hold(j, l.v.Job(j.id), "waits behind "+first.id+", which has waited for longer")
+			if facts := l.v.Job(j.id); l.mayHold(j, facts) {
+				l.hold(j, facts, "waits behind "+first.id+", which has waited for longer")
+			}
 			continue
 		}
 		least := len(j.want.regions[0].fresh)
@@ -166,20 +168,21 @@ func (l *Leader) allocate() {
 				continue
 			}
 		}
-		if l.lacksSlots(j, free) {
+		if l.lacksSlots(j, free, total) {
 			first = j
 		}
 	}
 }
 
-func (l *Leader) freeSlots() int {
-	free := 0
+// freeSlots counts the slots of workers that can take attempts: those that are free, and all.
+func (l *Leader) freeSlots() (free, total int) {
 	for f := range l.v.Workers() {
 		if l.usable(f.Id) != nil && !f.Draining {
 			free += max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.taken[f.Id])
+			total += int(f.Slots)
 		}
 	}
-	return free
+	return free, total
 }
 
 // choose takes as many regions as fit, in order, and finds a worker for each of their slots.
@@ -276,43 +279,54 @@ func (l *Leader) scheduleRegions(j *job, regions []int32, places map[int]string)
 
 // lacksSlots says what a job waits for, and whether what is free has to be kept for it. A restarting job that has held
 // slots for too long while it lacks others gives them back.
-func (l *Leader) lacksSlots(j *job, free int) (reserved bool) {
+func (l *Leader) lacksSlots(j *job, free, total int) (reserved bool) {
 	facts := l.v.Job(j.id)
-	_, total := l.candidates(j)
 	since := j.since
 	if at := timeOf(facts.Head().RestartAtUs); at.After(since) {
 		since = at
-	}
-	for _, n := range j.want.own {
-		free += n
-	}
-	message := fmt.Sprintf("needs %d slots, %d free of %d", j.want.slots, free+len(j.want.kept), total)
-	if total == 0 {
-		message = fmt.Sprintf("needs %d slots, and no worker that can run it: %s", j.want.slots, l.lack(facts))
 	}
 	if facts.Status() == jobpb.JobStatus_JOB_RESTARTING && len(j.want.kept)+len(j.want.own) > 0 {
 		if at := since.Add(l.cfg.HoldTimeout); l.now.Before(at) {
 			l.wakeAt(j, at)
 		} else {
 			l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_HoldJob{HoldJob: &commandpb.HoldJob{
-				Job: j.id, JobEpoch: facts.Epoch(), Message: message, Release: true,
+				Job: j.id, JobEpoch: facts.Epoch(), Message: l.lackText(j, facts, free), Release: true,
 			}}}, &flight{})
 			return false
 		}
 	}
-	l.hold(j, facts, message)
+	if l.mayHold(j, facts) {
+		l.hold(j, facts, l.lackText(j, facts, free))
+	}
 	return j.want.slots <= total && !l.now.Before(since.Add(l.cfg.Ageing))
 }
 
-// hold records what a job waits for. Numbers change all the time, so only the first message is prompt.
-func (l *Leader) hold(j *job, facts *state.Job, message string) {
+// lackText says which slots are missing.
+func (l *Leader) lackText(j *job, facts *state.Job, free int) string {
+	_, total := l.candidates(j)
+	if total == 0 {
+		return fmt.Sprintf("needs %d slots, and no worker that can run it: %s", j.want.slots, l.lack(facts))
+	}
+	for _, n := range j.want.own {
+		free += n
+	}
+	return fmt.Sprintf("needs %d slots, %d free of %d", j.want.slots, free+len(j.want.kept), total)
+}
+
+// mayHold reports whether it is time to say what a job waits for. Numbers change all the time, so only the first message
+// is prompt.
+func (l *Leader) mayHold(j *job, facts *state.Job) bool {
 	const refresh = 30 * time.Second
-	h := facts.Head()
-	if h.Message == message || h.Message != "" && l.now.Sub(j.held) < refresh || l.busy(jobLane+j.id) {
+	return (facts.Head().Message == "" || l.now.Sub(j.held) >= refresh) && !l.busy(jobLane+j.id)
+}
+
+// hold records what a job waits for.
+func (l *Leader) hold(j *job, facts *state.Job, message string) {
+	if facts.Head().Message == message || !l.mayHold(j, facts) {
 		return
 	}
 	j.held = l.now
 	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_HoldJob{HoldJob: &commandpb.HoldJob{
-		Job: j.id, JobEpoch: h.Epoch, Message: message,
+		Job: j.id, JobEpoch: facts.Epoch(), Message: message,
 	}}}, &flight{})
 }
