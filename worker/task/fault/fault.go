@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
@@ -108,6 +109,8 @@ func Of(err error, code, operator string) *Fault {
 		f.Kind, f.Code = jobpb.FailureKind_FAILURE_FATAL, shuffle.CodeMemory
 	} else if _, ok := errors.AsType[*shuffle.RecordError](err); ok {
 		f.Code = shuffle.CodeRecord
+	} else if connector.IsFatal(err) {
+		f.Kind = jobpb.FailureKind_FAILURE_FATAL
 	}
 	return f
 }

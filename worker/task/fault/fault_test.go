@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
 )
@@ -52,5 +53,12 @@ func TestAStackBeginsWhereThePanicIs(t *testing.T) {
 	}
 	if !strings.HasPrefix(f.Stack, "github.com/sluiceio/sluice/worker/task/fault.TestAStackBeginsWhereThePanicIs") {
 		t.Errorf("stack\n%s", f.Stack)
+	}
+}
+
+func TestWhatAConnectorCallsFatalIsNotTriedAgain(t *testing.T) {
+	f := Of(fmt.Errorf("discover splits: %w", connector.Fatal(errTest)), CodeSource, "src")
+	if f.Kind != jobpb.FailureKind_FAILURE_FATAL || f.Code != CodeSource {
+		t.Errorf("classified as %v %s", f.Kind, f.Code)
 	}
 }
