@@ -166,18 +166,8 @@ func (r *reign) promoteOne(ctx context.Context) error {
 		if s.Suffrage == raft.Voter {
 			continue
 		}
-		c, ok := r.heard.get(string(s.ID))
-		if !ok || !r.heard.reachable(string(s.ID)) || c.applied+promotionLag < view.Index() || c.artifacts == nil {
-			continue
-		}
-		missing := 0
-		for a := range view.Artifacts() {
-			if _, ok := slices.BinarySearch(c.artifacts, a.Digest); !ok {
-				missing++
-			}
-		}
-		if missing > 0 {
-			r.log.Debug("not promoted yet", "coordinator", string(s.ID), "artifacts_missing", missing)
+		if err := r.fitToVote(ctx, string(s.ID), view); err != nil {
+			r.log.Debug("not promoted yet", "coordinator", string(s.ID), "reason", err)
 			continue
 		}
 		if err := r.n.configure(ctx, func(timeout time.Duration) raft.IndexFuture {
@@ -187,6 +177,35 @@ func (r *reign) promoteOne(ctx context.Context) error {
 		}
 		r.log.Info("coordinator promoted to voter", "coordinator", string(s.ID))
 		return nil
+	}
+	return nil
+}
+
+// fitToVote says what keeps a non-voter from being promoted. Its inventory is asked for now: an older one could miss an
+// artifact that it has lost since.
+func (r *reign) fitToVote(ctx context.Context, id string, view *state.View) error {
+	c, ok := r.heard.get(id)
+	if !ok || !r.heard.reachable(id) {
+		return errors.New("it does not answer")
+	}
+	if c.applied+promotionLag < view.Index() {
+		return fmt.Errorf("it has applied %d of %d entries", c.applied, view.Index())
+	}
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	held, err := r.inventoryOf(ctx, view.Node(id).GetApiAddress())
+	if err != nil {
+		return fmt.Errorf("inventory: %w", err)
+	}
+	r.heard.update(id, func(c *contact) { c.artifacts = held })
+	missing := 0
+	for a := range view.Artifacts() {
+		if _, ok := slices.BinarySearch(held, a.Digest); !ok {
+			missing++
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("it lacks %d artifacts", missing)
 	}
 	return nil
 }

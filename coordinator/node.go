@@ -213,7 +213,12 @@ func (n *node) serve(ctx context.Context) error {
 		n.cfg.Listening(Addresses{ID: n.id.ID, API: n.apiAddress, Raft: n.parts.RaftAddress, HTTP: n.id.HTTP})
 	}
 	n.log.Info("coordinator started", "api", n.apiAddress, "raft", n.parts.RaftAddress, "http", n.id.HTTP, "version", n.cfg.Version)
-	n.group.Go("api", func(context.Context) error { return server.Serve(n.parts.API) })
+	n.group.Go("api", func(context.Context) error {
+		if err := server.Serve(n.parts.API); !errors.Is(err, grpc.ErrServerStopped) {
+			return err
+		}
+		return nil // the end came before the beginning
+	})
 	if n.parts.HTTP != nil {
 		n.group.Go("http", func(ctx context.Context) error { return n.serveHTTP(ctx, n.parts.HTTP) })
 	}
@@ -245,7 +250,13 @@ func (n *node) handOver() {
 	if n.raft.State() != raft.Leader || len(n.servers()) == 1 {
 		return
 	}
-	if err := n.transfer(n.group.Context(), n.raft.LeadershipTransfer); err != nil {
+	ctx, cancel := context.WithTimeout(n.group.Context(), n.cfg.StopTimeout)
+	defer cancel()
+	err := n.transfer(ctx, n.raft.LeadershipTransfer)
+	if err == nil {
+		_, err = n.awaitOther(ctx)
+	}
+	if err != nil {
 		n.log.Warn("leadership was not handed over before the stop", "error", err)
 	}
 }
@@ -256,7 +267,7 @@ func (n *node) shutDown(server *grpc.Server) error {
 	n.group.Stop()
 	server.Stop()
 	raftErr := n.raft.Shutdown().Error()
-	err := errors.Join(n.group.Wait(), raftErr, n.parts.Transport.Close(), closeIf(n.parts.HTTP))
+	err := errors.Join(n.group.Wait(), raftErr, n.parts.Transport.Close())
 	n.log.Info("coordinator stopped", "error", err)
 	return err
 }

@@ -55,6 +55,7 @@ type Cluster struct {
 	// transports by address: what is connected to what, InMemory only.
 	transports map[raft.ServerAddress]*raft.InmemTransport
 	clients    map[string]*grpc.ClientConn
+	workers    []*Worker
 }
 
 // Node is one coordinator of a cluster: its disk and its addresses, which survive it, and perhaps a running process.
@@ -76,6 +77,7 @@ type Node struct {
 
 	kill func(cause error)
 	task *run.Group
+	over chan struct{} // closed when Run has returned
 	err  error // of the last life
 }
 
@@ -167,6 +169,11 @@ func (c *Cluster) ByID(id string) *Node {
 }
 
 func (c *Cluster) close() {
+	for _, w := range c.workers {
+		if w.conns != nil {
+			w.Stop()
+		}
+	}
 	for _, n := range c.nodes {
 		if n.task != nil {
 			n.stop(coordinator.ErrKilled)
@@ -233,9 +240,11 @@ func (n *Node) TryStart() error {
 
 // ended remembers how the life of the node ended.
 func (n *Node) ended(ended <-chan error) {
-	n.err = nil
+	over := make(chan struct{})
+	n.err, n.over = nil, over
 	n.task.Go("end", func(context.Context) error {
 		n.err = <-ended
+		close(over)
 		return nil
 	})
 }
@@ -289,15 +298,7 @@ func (n *Node) Running() bool { return n.task != nil }
 // Kill ends the node as a crash does: it is off the network at once, and nothing is handed over.
 func (n *Node) Kill() error {
 	if n.c.opts.Where == InMemory {
-		n.c.network.Cut(n.Name)
-		address := raft.ServerAddress(n.Raft)
-		n.c.transports[address].DisconnectAll()
-		for other, t := range n.c.transports {
-			if other != address {
-				t.Disconnect(address)
-			}
-		}
-		delete(n.c.transports, address)
+		n.Unplug()
 	}
 	return n.stop(coordinator.ErrKilled)
 }
@@ -457,3 +458,29 @@ func (n *Node) Files() *vfs.Mem { return n.fs }
 
 // Logs is the node's Raft log; InMemory only.
 func (n *Node) Logs() *raft.InmemStore { return n.logs }
+
+// Ended reports whether a started node has come to its end by itself.
+func (n *Node) Ended() bool {
+	select {
+	case <-n.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// Unplug takes the node off the network; its process goes on. InMemory only.
+func (n *Node) Unplug() {
+	n.c.network.Cut(n.Name)
+	address := raft.ServerAddress(n.Raft)
+	if n.c.transports[address] == nil {
+		return
+	}
+	n.c.transports[address].DisconnectAll()
+	for other, t := range n.c.transports {
+		if other != address {
+			t.Disconnect(address)
+		}
+	}
+	delete(n.c.transports, address)
+}
