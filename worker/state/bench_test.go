@@ -1,0 +1,251 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/sluiceio/sluice/flow/codec"
+	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/snapshot/chunk"
+)
+
+// bare is the baseline: an open-addressing table of a key and a value, nothing else.
+type bare struct {
+	slots []bareSlot
+	mask  uint64
+	used  int
+}
+
+type bareSlot struct {
+	k, v int64
+	full bool
+}
+
+func (t *bare) at(k int64, h uint64) *int64 {
+	for i := h & t.mask; ; i = (i + 1) & t.mask {
+		s := &t.slots[i]
+		if !s.full {
+			if t.used*4 > len(t.slots)*3 {
+				t.grow()
+				return t.at(k, h)
+			}
+			t.used++
+			s.full, s.k = true, k
+			return &s.v
+		}
+		if s.k == k {
+			return &s.v
+		}
+	}
+}
+
+func (t *bare) grow() {
+	old := t.slots
+	t.slots = make([]bareSlot, 2*len(old))
+	t.mask, t.used = uint64(len(t.slots)-1), 0
+	for _, s := range old {
+		if s.full {
+			*t.at(s.k, codec.Mix(uint64(s.k))) = s.v
+		}
+	}
+}
+
+func next(x *uint64) uint64 {
+	*x = *x*6364136223846793005 + 1442695040888963407
+	return *x >> 20
+}
+
+// BenchmarkUpdate: random read-modify-writes of one value per key, against the bare table. "epochs" has a barrier every
+// so many updates as there are keys, and writes the snapshots in steps, as a subtask does.
+func BenchmarkUpdate(b *testing.B) {
+	for _, keys := range []uint64{1e5, 1e6, 1e7} {
+		if keys > 1e6 && testing.Short() {
+			continue
+		}
+		b.Run(fmt.Sprintf("keys=%d/bare", keys), func(b *testing.B) {
+			t := &bare{slots: make([]bareSlot, 16), mask: 15}
+			for k := range int64(keys) {
+				*t.at(k, codec.Mix(uint64(k))) = 1
+			}
+			x := uint64(1)
+			for b.Loop() {
+				k := int64(next(&x) % keys)
+				*t.at(k, codec.Mix(uint64(k)))++
+			}
+		})
+		for _, mode := range []string{"untracked", "tracked", "epochs"} {
+			b.Run(fmt.Sprintf("keys=%d/%s", keys, mode), func(b *testing.B) {
+				d, err := NewDirectory[int64](Options{MaxParallelism: 256, Checkpoints: mode != "untracked"})
+				if err != nil {
+					b.Fatal(err)
+				}
+				v, err := ValueOf[int64](d, "count")
+				if err != nil {
+					b.Fatal(err)
+				}
+				for k := range int64(keys) {
+					d.Seek(k, d.Hash(k))
+					*v.Ref() = 1
+				}
+				b.ReportAllocs()
+				x, i, id := uint64(1), uint64(0), element.CheckpointID(0)
+				for b.Loop() {
+					k := int64(next(&x) % keys)
+					d.Seek(k, codec.Mix(uint64(k)))
+					*v.Ref()++
+					if i++; mode != "epochs" {
+						continue
+					}
+					if i%keys == 0 { // finds two keys of three dirty
+						d.Completed(id)
+						id++
+						if _, err := d.Freeze(id, Delta); err != nil {
+							b.Fatal(err)
+						}
+					}
+					if s := d.cur.snap; s != nil && i%512 == 0 {
+						if _, err := s.Step(2048); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+				b.ReportMetric(float64(d.Bytes())/float64(keys), "B/key")
+			})
+		}
+	}
+}
+
+// BenchmarkStates is what the other states cost, at 100,000 keys.
+func BenchmarkStates(b *testing.B) {
+	const keys = 100_000
+	run := func(name string, declare func(d *Directory[int64]) (func(x uint64), error)) {
+		b.Run(name, func(b *testing.B) {
+			d, err := NewDirectory[int64](Options{MaxParallelism: 256, Checkpoints: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			f, err := declare(d)
+			if err != nil {
+				b.Fatal(err)
+			}
+			x := uint64(1)
+			b.ReportAllocs()
+			for b.Loop() {
+				k := int64(next(&x) % keys)
+				d.Seek(k, codec.Mix(uint64(k)))
+				f(x)
+			}
+		})
+	}
+	run("second value", func(d *Directory[int64]) (func(uint64), error) {
+		if _, err := ValueOf[int64](d, "first"); err != nil {
+			return nil, err
+		}
+		v, err := ValueOf[int64](d, "second")
+		return func(uint64) { *v.Ref()++ }, err
+	})
+	run("map of 16", func(d *Directory[int64]) (func(uint64), error) {
+		m, err := MapOf[uint64, int64](d, "map")
+		return func(x uint64) { *m.Ref(x >> 60)++ }, err
+	})
+	run("list, cleared at 64", func(d *Directory[int64]) (func(uint64), error) {
+		l, err := ListOf[uint64](d, "list")
+		return func(x uint64) {
+			if l.Append(x); l.Len() == 64 {
+				l.Clear()
+			}
+		}, err
+	})
+	run("get and set of a slice", func(d *Directory[int64]) (func(uint64), error) {
+		v, err := ValueOf[[]int64](d, "slice")
+		return func(uint64) {
+			s := v.Get()
+			if s == nil {
+				s = make([]int64, 4)
+			}
+			s[0]++
+			v.Set(s)
+		}, err
+	})
+}
+
+// BenchmarkSnapshot is the writing of a snapshot and its loading, per key.
+func BenchmarkSnapshot(b *testing.B) {
+	const keys = 1_000_000
+	d, err := NewDirectory[int64](Options{MaxParallelism: 256, Checkpoints: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	v, err := ValueOf[int64](d, "count")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for k := range int64(keys) {
+		d.Seek(k, d.Hash(k))
+		v.Set(k)
+	}
+	per := func(b *testing.B, n int) {
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/keys, "ns/key")
+		b.ReportMetric(float64(n)/keys, "B/key")
+		b.ReportMetric(0, "ns/op")
+	}
+	var s *Snapshot
+	var id element.CheckpointID
+	b.Run("drain", func(b *testing.B) {
+		for b.Loop() {
+			id++
+			if s, err = d.Freeze(id, Full); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := s.Step(keys + 1); err != nil {
+				b.Fatal(err)
+			}
+			d.Completed(id)
+		}
+		per(b, s.Chunk().Bytes())
+	})
+	var out bytes.Buffer
+	b.Run("write", func(b *testing.B) {
+		for b.Loop() {
+			out.Reset()
+			if _, err := s.Chunk().WriteTo(&out); err != nil {
+				b.Fatal(err)
+			}
+		}
+		per(b, out.Len())
+	})
+	b.Run("load", func(b *testing.B) {
+		for b.Loop() {
+			e, err := NewDirectory[int64](Options{MaxParallelism: 256, Checkpoints: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := ValueOf[int64](e, "count"); err != nil {
+				b.Fatal(err)
+			}
+			r, err := chunk.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := e.Load(r, 0, 256); err != nil || e.Len() != keys {
+				b.Fatal(e.Len(), err)
+			}
+		}
+		per(b, out.Len())
+	})
+	b.Run("rewind", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			for k := range int64(keys) {
+				d.Seek(k, d.Hash(k))
+				v.Set(k + 1)
+			}
+			b.StartTimer()
+			if err := d.Rewind(d.Base()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		per(b, 0)
+	})
+}
