@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluiceio/sluice/internal/run"
 )
 
 func TestUnarmedPointDoesNothing(t *testing.T) {
@@ -89,12 +91,12 @@ func TestPauseWaitsForRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := Arm(t, "test.pause=pause")
 		ended := false
-		go func() {
-			if err := Hit(t.Context(), "test.pause"); err != nil {
-				t.Error(err)
-			}
+		g := run.NewGroup(t.Context(), "test")
+		g.Go("hit", func(ctx context.Context) error {
+			err := Hit(ctx, "test.pause")
 			ended = true
-		}()
+			return err
+		})
 		<-h.Reached("test.pause")
 		synctest.Wait()
 		if ended {
@@ -102,8 +104,8 @@ func TestPauseWaitsForRelease(t *testing.T) {
 		}
 		h.Release("test.pause")
 		synctest.Wait()
-		if !ended {
-			t.Error("was not released")
+		if err := g.Wait(); err != nil || !ended {
+			t.Errorf("was not released: %v", err)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func sampleJob() *apipb.StatusResponse {
 		Edges: []*apipb.EdgeInfo{{From: "map", To: "count", Partitioner: jobpb.Partitioner_PARTITIONER_HASH,
 			Exchange: jobpb.ExchangeKind_EXCHANGE_PIPELINED, Reason: "unbounded input"}},
 		Sinks:    []*apipb.SinkInfo{{Operator: "out", Guarantee: jobpb.Guarantee_GUARANTEE_EXACTLY_ONCE}},
-		Failures: []*jobpb.Failure{{Code: "E060", Message: "the worker was lost", TimeUs: ago(time.Hour), Worker: "w-dead", Position: "a.csv:7"}},
+		Failures: []*jobpb.Failure{{Code: "E060", Message: "the worker was lost\nits stream broke", TimeUs: ago(time.Hour), Worker: "w-dead", Position: "a.csv:7"}},
 	}
 }
 
@@ -56,6 +56,7 @@ region 0  RUNNING  epoch 1  2 subtasks
 edge map → count  hash  PIPELINED  (unbounded input)
 sink out is exactly-once
 2026-01-02T02:04:05.000Z E060: the worker was lost at a.csv:7 on worker w-dead
+  its stream broke
 `
 	if d := cmp.Diff(want, r.out.String()); d != "" {
 		t.Errorf("(-want +got)\n%s", d)

@@ -76,7 +76,7 @@ func planTable(w *tabwriter.Writer, p *jobpb.Plan) {
 		chain, par := chainOf(p, int32(i))
 		row(w, op.Id, op.Kind, op.Location, op.Bounded, chain, par)
 		for _, e := range inputs[int32(i)] {
-			_, _ = fmt.Fprintf(w, "  <- %s\t%s\t%s\t(%s)\n", ops[e.FromOperator].Id, strings.ToLower(enum(e.Partitioner)), enum(e.Exchange), e.Reason)
+			_, _ = fmt.Fprintf(w, "  <- %s\t%s\t%s\t(%s)\t\t\n", ops[e.FromOperator].Id, strings.ToLower(enum(e.Partitioner)), enum(e.Exchange), e.Reason)
 		}
 	}
 	subtasks := int32(0)

@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -166,11 +168,13 @@ func statusTable(w *tabwriter.Writer, s *Session, j *apipb.StatusResponse, befor
 	for _, d := range j.Warnings {
 		_, _ = fmt.Fprintf(w, "warning %s: %s\n", d.Code, d.Message)
 	}
-	if j.Failure != nil {
-		failureTable(w, "failure", j.Failure)
-	}
 	for _, f := range j.Failures {
-		failureTable(w, clock(f.TimeUs), f)
+		if !proto.Equal(f, j.Failure) { // the root cause comes last
+			failureLines(w, clock(f.TimeUs), f)
+		}
+	}
+	if j.Failure != nil {
+		failureLines(w, "failure", j.Failure)
 	}
 	note(w, j.Read)
 }
@@ -267,8 +271,9 @@ func edgeTable(w *tabwriter.Writer, j *apipb.StatusResponse) {
 	}
 }
 
-func failureTable(w *tabwriter.Writer, title string, f *jobpb.Failure) {
-	_, _ = fmt.Fprintf(w, "%s %s: %s", title, f.Code, failureText(f))
+func failureLines(w *tabwriter.Writer, title string, f *jobpb.Failure) {
+	lines := strings.Split(strings.TrimRight(failureText(f), "\n"), "\n")
+	_, _ = fmt.Fprintf(w, "%s %s: %s", title, f.Code, lines[0])
 	if f.Position != "" {
 		_, _ = fmt.Fprintf(w, " at %s", f.Position)
 	}
@@ -276,4 +281,7 @@ func failureTable(w *tabwriter.Writer, title string, f *jobpb.Failure) {
 		_, _ = fmt.Fprintf(w, " on worker %s", short(f.Worker))
 	}
 	_, _ = fmt.Fprintln(w)
+	for _, l := range lines[1:] {
+		_, _ = fmt.Fprintln(w, "  "+l)
+	}
 }
