@@ -15,6 +15,8 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task/commit"
 	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/layout"
+	"github.com/sluiceio/sluice/worker/task/mail"
 )
 
 // subtaskID is one parallel instance of a chain.
@@ -23,13 +25,13 @@ type subtaskID struct{ chain, index int32 }
 // attempt is one try to run a subtask.
 type attempt struct {
 	proc      *Process
-	topo      *topology
+	layout    *layout.Layout
 	sub       *taskpb.SubtaskDeployment
 	jobEpoch  uint64
 	locations map[subtaskID]*taskpb.Location
 	timeout   time.Duration // buffer.timeout
 	older     []*attempt    // attempts that this one supersedes: it starts when they have ended
-	mail      *mailbox
+	mail      *mail.Box
 	meter     *meter
 	done      chan struct{} // closed when it has ended and reported
 
@@ -52,7 +54,7 @@ var (
 
 func (a *attempt) id() subtaskID      { return subtaskID{a.sub.Chain, a.sub.Index} }
 func (a *attempt) index() int         { return int(a.sub.Index) }
-func (a *attempt) plan() *jobpb.Chain { return a.topo.plan.Chains[a.sub.Chain] }
+func (a *attempt) plan() *jobpb.Chain { return a.layout.Plan.Chains[a.sub.Chain] }
 func (a *attempt) name() string {
 	return fmt.Sprintf("%s[%d]#%d", a.plan().Name, a.sub.Index, a.sub.Attempt)
 }
@@ -127,8 +129,8 @@ func (a *attempt) watch(ctx context.Context, ended <-chan struct{}) {
 func (a *attempt) subtask(ctx context.Context) error {
 	a.proc.tag(a, goroutineHeader())
 	for _, op := range a.plan().Operators {
-		if open := a.topo.prog.Nodes[op].Committer; open != nil {
-			id := a.topo.prog.Graph.Operators[op].Id
+		if open := a.proc.cfg.Program.Nodes[op].Committer; open != nil {
+			id := a.layout.ID(op)
 			if err := commit.AbortLeftovers(ctx, open, a.task(id, a.logger().With("operator", id))); err != nil {
 				return err
 			}

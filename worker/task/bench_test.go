@@ -10,6 +10,7 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/task/layout"
 )
 
 // row is the record of the benchmarks: 32 bytes and a string.
@@ -179,7 +180,7 @@ func plainKeyed(n int) map[int64]int64 {
 		}
 		return nil
 	})
-	owner := owners(1, 128)
+	owner := layout.Owners(1, 128)
 	outs := []*element.Batch[row]{{}}
 	for i := range n {
 		r := rowOf(i)

@@ -11,6 +11,8 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/layout"
+	"github.com/sluiceio/sluice/worker/task/mail"
 )
 
 var (
@@ -43,7 +45,7 @@ func (p *Process) Deploy(d *taskpb.Deployment) error {
 	}
 	for _, a := range t.known {
 		// The loop repeats its report itself, so that it does not come after the last one.
-		a.mail.post(letter{again: true})
+		a.mail.Post(mail.Letter{Again: true})
 	}
 	for _, u := range t.over {
 		p.cfg.Host.Update(proto.CloneOf(u))
@@ -54,7 +56,7 @@ func (p *Process) Deploy(d *taskpb.Deployment) error {
 // draft is a checked deployment.
 type draft struct {
 	d         *taskpb.Deployment
-	topo      *topology
+	layout    *layout.Layout
 	locations map[subtaskID]*taskpb.Location
 	timeout   time.Duration
 }
@@ -67,7 +69,7 @@ func (p *Process) draft(d *taskpb.Deployment) (*draft, error) {
 		return nil, fmt.Errorf("it is for process %d of job %s, this is process %d of job %s", d.Process, d.Job, p.cfg.Process, p.cfg.Job)
 	}
 	d = proto.CloneOf(d)
-	topo, err := newTopology(p.cfg.Program, d.Plan)
+	plan, err := layout.New(p.cfg.Program.Graph, d.Plan, p.cfg.Program.link)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +79,7 @@ func (p *Process) draft(d *taskpb.Deployment) (*draft, error) {
 		}
 	}
 	f := &draft{
-		d: d, topo: topo, locations: map[subtaskID]*taskpb.Location{},
+		d: d, layout: plan, locations: map[subtaskID]*taskpb.Location{},
 		timeout: setting.Values(d.Settings).Duration(setting.BufferTimeout),
 	}
 	for _, l := range d.Locations {
@@ -94,18 +96,19 @@ func (p *Process) draft(d *taskpb.Deployment) (*draft, error) {
 // check: everything that the subtask exchanges records with is somewhere.
 func (f *draft) check(s *taskpb.SubtaskDeployment) error {
 	for _, op := range s.Enumerate {
-		if f.topo.plan.Chains[s.Chain].Operators[0] != op || f.topo.prog.Nodes[op].Source == nil {
+		source := len(f.layout.Graph.Operators[op].Inputs) == 0
+		if f.layout.Plan.Chains[s.Chain].Operators[0] != op || !source {
 			return fmt.Errorf("cannot discover the splits of operator %d", op)
 		}
 	}
-	for _, e := range f.topo.plan.Edges {
+	for _, e := range f.layout.Plan.Edges {
 		if e.FromChain == s.Chain {
-			if err := f.located(e.ToChain, f.topo.consumersOf(e, s.Index)); err != nil {
+			if err := f.located(e.ToChain, f.layout.ConsumersOf(e, s.Index)); err != nil {
 				return err
 			}
 		}
 		if e.ToChain == s.Chain {
-			if err := f.located(e.FromChain, f.topo.producersOf(e, s.Index)); err != nil {
+			if err := f.located(e.FromChain, f.layout.ProducersOf(e, s.Index)); err != nil {
 				return err
 			}
 		}
@@ -113,8 +116,8 @@ func (f *draft) check(s *taskpb.SubtaskDeployment) error {
 	return nil
 }
 
-func (f *draft) located(chain int32, s span) error {
-	for i := s.first; i < s.end; i++ {
+func (f *draft) located(chain int32, s layout.Span) error {
+	for i := s.First; i < s.End; i++ {
 		if f.locations[subtaskID{chain, i}] == nil {
 			return fmt.Errorf("nothing says where subtask %d of chain %d is", i, chain)
 		}
@@ -197,8 +200,8 @@ func (p *Process) admit(f *draft, s *taskpb.SubtaskDeployment, r *fence, t *turn
 		return
 	}
 	a := &attempt{
-		proc: p, topo: f.topo, sub: s, jobEpoch: f.d.JobEpoch, locations: f.locations, timeout: f.timeout,
-		mail: newMailbox(), meter: newMeter(), done: make(chan struct{}),
+		proc: p, layout: f.layout, sub: s, jobEpoch: f.d.JobEpoch, locations: f.locations, timeout: f.timeout,
+		mail: mail.New(), meter: newMeter(), done: make(chan struct{}),
 	}
 	if s.RegionEpoch <= r.cancelled {
 		a.last = &taskpb.SubtaskUpdate{

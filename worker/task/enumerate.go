@@ -20,13 +20,13 @@ const (
 
 // enumerate discovers the splits of source op and reports them, until the source has no more or the attempt ends.
 func (a *attempt) enumerate(ctx context.Context, op int32) (err error) {
-	id := a.topo.prog.Graph.Operators[op].Id
+	id := a.layout.ID(op)
 	defer func() {
 		if v := recover(); v != nil {
 			err = fault.Panicked(v, id, "while splits were discovered")
 		}
 	}()
-	en, err := a.topo.prog.Nodes[op].Source.enumerator(ctx, int(a.plan().Parallelism))
+	en, err := a.proc.cfg.Program.Nodes[op].Source.enumerator(ctx, int(a.plan().Parallelism))
 	if err != nil {
 		return fault.Of(fmt.Errorf("discover splits: %w", err), fault.CodeSource, id)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/layout"
 	"github.com/sluiceio/sluice/worker/task/mark"
 )
 
@@ -73,7 +74,7 @@ func (x *exchange[T]) outlet(j joint) (any, outlet, error) {
 func (x *exchange[T]) push(w *shuffle.Writer[T], j joint) Push[T] {
 	switch j.edge.Partitioner {
 	case jobpb.Partitioner_PARTITIONER_HASH:
-		return x.route(w, j.rt, owners(len(j.ends), j.rt.MaxParallelism))
+		return x.route(w, j.rt, layout.Owners(len(j.ends), j.rt.MaxParallelism))
 	case jobpb.Partitioner_PARTITIONER_BROADCAST:
 		return toAll(w, j.rt, len(j.ends))
 	case jobpb.Partitioner_PARTITIONER_REBALANCE, jobpb.Partitioner_PARTITIONER_RESCALE:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/mail"
 )
 
 // Limits of one step.
@@ -24,7 +25,7 @@ type loop struct {
 	*wired
 	ctx     context.Context
 	cur     *Cursor
-	mail    *mailbox
+	mail    *mail.Box
 	meter   *meter
 	timeout time.Duration // buffer.timeout
 	// announce tells the host that the attempt runs.
@@ -37,7 +38,7 @@ type loop struct {
 	armed   time.Time // when timer fires; zero: it does not
 }
 
-func newLoop(ctx context.Context, w *wired, mail *mailbox, m *meter, timeout time.Duration) *loop {
+func newLoop(ctx context.Context, w *wired, mail *mail.Box, m *meter, timeout time.Duration) *loop {
 	l := &loop{wired: w, ctx: ctx, cur: w.chain.cur, mail: mail, meter: m, timeout: timeout, limit: maxStep}
 	l.cur.where = l.position
 	l.cur.alarm = l.arm
@@ -63,7 +64,7 @@ func (l *loop) run() error {
 		if err := l.ctx.Err(); err != nil {
 			return err
 		}
-		if l.mail.pending() {
+		if l.mail.Pending() {
 			if err := l.protected(l.letters); err != nil {
 				return err
 			}
@@ -155,7 +156,7 @@ func (l *loop) sleep() error {
 	}
 	l.meter.publish(l)
 	select {
-	case <-l.mail.notify:
+	case <-l.mail.Notify():
 	case <-l.ctx.Done():
 		return l.ctx.Err()
 	}
@@ -167,15 +168,15 @@ func (l *loop) sleep() error {
 
 // letters handles the mail, and what is due.
 func (l *loop) letters() error {
-	letters, due := l.mail.take()
+	letters, due := l.mail.Take()
 	for _, x := range letters {
-		if x.again {
+		if x.Again {
 			l.announce()
 		}
-		if x.assign == nil {
+		if x.Assign == nil {
 			continue
 		}
-		if err := l.head.assigned(x.assign); err != nil {
+		if err := l.head.assigned(x.Assign); err != nil {
 			return err
 		}
 	}
@@ -215,7 +216,7 @@ func (l *loop) arm(t time.Time) {
 	l.armed = t
 	d := max(0, time.Until(t))
 	if l.timer == nil {
-		l.timer = time.AfterFunc(d, l.mail.tick)
+		l.timer = time.AfterFunc(d, l.mail.Tick)
 		return
 	}
 	l.timer.Reset(d)

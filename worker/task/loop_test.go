@@ -1,9 +1,7 @@
 package task
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,10 +9,10 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/mail"
 )
 
 // stepHead does what the test says, step by step. After the last step it has ended.
@@ -81,7 +79,7 @@ func looped(t *testing.T, timeout time.Duration, f func(h *stepHead, o *tapOutle
 		c := newChain(t.Context(), cur, []node{{id: "out", out: o, size: 1}}, -1)
 		m := newMeter()
 		m.outlets = c.outlets
-		l := newLoop(t.Context(), &wired{chain: c, head: h}, newMailbox(), m, timeout)
+		l := newLoop(t.Context(), &wired{chain: c, head: h}, mail.New(), m, timeout)
 		f(h, o, l)
 		if err := l.run(); err != nil {
 			t.Fatal(err)
@@ -200,8 +198,8 @@ func TestLettersAreReadBetweenSteps(t *testing.T) {
 		head = h
 		h.steps = append(h.steps,
 			func(int) (progress, error) {
-				l.mail.post(splits)
-				l.mail.post(splits)
+				l.mail.Post(splits)
+				l.mail.Post(splits)
 				return progress{records: 1}, nil
 			},
 			func(int) (progress, error) {
@@ -211,32 +209,14 @@ func TestLettersAreReadBetweenSteps(t *testing.T) {
 				return progress{state: starved}, nil // the token of the letters wakes it once more
 			},
 			func(int) (progress, error) { return progress{state: starved}, nil })
-		time.AfterFunc(time.Second, func() { l.mail.post(splits) }) // wakes it
+		time.AfterFunc(time.Second, func() { l.mail.Post(splits) }) // wakes it
 	})
 	if head.letters != 3 {
 		t.Errorf("%d letters", head.letters)
 	}
 }
 
-var splits = letter{assign: &taskpb.AssignSplits{}}
-
-func TestAMailboxIsBounded(t *testing.T) {
-	m := newMailbox()
-	for range maxLetters {
-		if !m.post(letter{}) {
-			t.Fatal("refused too early")
-		}
-	}
-	if m.post(letter{}) {
-		t.Error("not bounded")
-	}
-	if l, _ := m.take(); len(l) != maxLetters || m.pending() {
-		t.Errorf("%d letters, pending %v", len(l), m.pending())
-	}
-	if !m.post(letter{}) {
-		t.Error("still full")
-	}
-}
+var splits = mail.Letter{Assign: &taskpb.AssignSplits{}}
 
 // clockwork works by the clock: it asks for a time, and for another one when that has come.
 type clockwork struct {
@@ -339,42 +319,4 @@ func TestSkippedRecordsAreLoggedAtABoundedRate(t *testing.T) {
 			t.Errorf("line %q", log.lines[4])
 		}
 	})
-}
-
-// The mailbox never loses a wake-up, whatever the order of posting, polling and taking.
-func TestNoLetterIsLost(t *testing.T) {
-	m := newMailbox()
-	const n = 20_000
-	g := run.NewGroup(t.Context(), "test")
-	g.Go("post", func(context.Context) error {
-		for i := range n {
-			for !m.post(letter{assign: &taskpb.AssignSplits{Offset: int32(i)}}) {
-				select {
-				case <-t.Context().Done():
-					return fmt.Errorf("nobody takes")
-				case <-time.After(time.Microsecond):
-				}
-			}
-		}
-		return nil
-	})
-	next := int32(0)
-	for next < n {
-		ctx, cancel := context.WithCancel(t.Context())
-		m.onLetter(cancel)
-		if !m.pending() {
-			<-ctx.Done() // a poll that nothing but a letter ends
-		}
-		letters, _ := m.take()
-		for _, l := range letters {
-			if l.assign.Offset != next {
-				t.Fatalf("letter %d, want %d", l.assign.Offset, next)
-			}
-			next++
-		}
-		cancel()
-	}
-	if err := g.Wait(); err != nil {
-		t.Fatal(err)
-	}
 }

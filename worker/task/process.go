@@ -17,6 +17,7 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task/commit"
+	"github.com/sluiceio/sluice/worker/task/mail"
 )
 
 // Host receives what a process reports. Calls come from any goroutine, several at once, and must not block. Messages
@@ -251,7 +252,7 @@ func (p *Process) AssignSplits(m *taskpb.AssignSplits) {
 		p.log.Debug("stale split assignment dropped", "attempt", m.Attempt)
 		return
 	}
-	if !a.mail.post(letter{assign: m}) {
+	if !a.mail.Post(mail.Letter{Assign: m}) {
 		p.log.Warn("mailbox full, split assignment dropped", "task", a.name(), "attempt", m.Attempt) // it will ask again
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/task/layout"
 )
 
 // Program is a job as its own binary knows it: the logical graph and, by operator, the typed parts. It is immutable
@@ -60,4 +61,16 @@ func (n *Node) validate(o *jobpb.Operator, index int) error {
 		return errors.New("a stage is missing")
 	}
 	return nil
+}
+
+// link tells what there is for an input that is not chained.
+func (p *Program) link(in layout.Input) layout.Link {
+	x := p.Nodes[in.Op].Exchanges
+	switch {
+	case int(in.Index) >= len(x) || x[in.Index] == nil:
+		return layout.Missing
+	case x[in.Index].keyed():
+		return layout.Keyed
+	}
+	return layout.Plain
 }

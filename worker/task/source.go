@@ -8,6 +8,7 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/mail"
 	"github.com/sluiceio/sluice/worker/task/mark"
 )
 
@@ -85,7 +86,7 @@ type source[T any] struct {
 type sourceConfig struct {
 	rt    *Runtime
 	chain *chain
-	mail  *mailbox
+	mail  *mail.Box
 	out   []any // pushes of the consumers
 	// request asks for splits beyond the have that were received.
 	request func(have int)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/mail"
 )
 
 // tape writes down what an operator sees, in order.
@@ -187,7 +188,7 @@ func splitsHead(t *testing.T, src connector.Source[int], o SourceOptions[int]) (
 	rt := NewRuntime(t.Context(), "src")
 	requests := &[]int{}
 	h, err := NewSource(src, o).open(sourceConfig{
-		rt: rt, chain: newChain(rt.Ctx, rt.Cursor, nil, -1), mail: newMailbox(), request: func(have int) { *requests = append(*requests, have) },
+		rt: rt, chain: newChain(rt.Ctx, rt.Cursor, nil, -1), mail: mail.New(), request: func(have int) { *requests = append(*requests, have) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func (h *sourceHead[T]) step(limit int) (progress, error) {
 		return progress{state: starved}, nil // what is wanted is asked for before the loop sleeps
 	}
 	h.renewPoll()
-	if h.mail.pending() { // it came before the poll could be interrupted by it
+	if h.mail.Pending() { // it came before the poll could be interrupted by it
 		return progress{state: working}, nil
 	}
 	h.recs.Reset()
@@ -77,7 +77,7 @@ func (h *sourceHead[T]) renewPoll() {
 		return
 	}
 	h.poll.ctx, h.poll.cancel = context.WithCancel(h.rt.Ctx)
-	h.mail.onLetter(h.poll.cancel)
+	h.mail.OnLetter(h.poll.cancel)
 }
 
 // deliver pushes what a poll has read, and then what follows from it: finished splits, bad records, the watermark.
@@ -231,7 +231,7 @@ func (h *sourceHead[T]) describe(s connector.SplitIndex, pos int64) (text string
 func (h *sourceHead[T]) received() (records, bytes int64) { return h.count, 0 }
 
 func (h *sourceHead[T]) close(error) error {
-	h.mail.onLetter(nil)
+	h.mail.OnLetter(nil)
 	if h.poll.cancel != nil {
 		h.poll.cancel()
 	}

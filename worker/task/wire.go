@@ -13,6 +13,8 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/layout"
+	"github.com/sluiceio/sluice/worker/task/mail"
 	"github.com/sluiceio/sluice/worker/task/mark"
 )
 
@@ -23,7 +25,7 @@ type wiring struct {
 	ctx  context.Context
 	cur  *Cursor
 	log  *slog.Logger
-	mail *mailbox
+	mail *mail.Box
 
 	opened []func(error) error // what to close if the wiring fails, in the order of opening
 }
@@ -44,7 +46,7 @@ func (w *wiring) wire() (_ *wired, err error) {
 		}
 	}()
 	op := w.plan().Operators[0]
-	if w.topo.prog.Nodes[op].Source != nil {
+	if w.proc.cfg.Program.Nodes[op].Source != nil {
 		return w.wireSource(op)
 	}
 	ins, nodes, err := w.operator(op)
@@ -53,7 +55,7 @@ func (w *wiring) wire() (_ *wired, err error) {
 	}
 	h := &gateHead{chain: newChain(w.ctx, w.cur, nodes, -1), marks: mark.New(len(ins))}
 	for i, in := range ins {
-		g, err := w.gate(inputRef{op, int32(i)}, in)
+		g, err := w.gate(layout.Input{Op: op, Index: int32(i)}, in)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +74,7 @@ func (w *wiring) wireSource(op int32) (*wired, error) {
 	rt.ports = outs
 	self := node{id: rt.Task.Operator, rt: rt, op: Base{}, kids: offsets, size: 1 + len(kids)}
 	c := newChain(w.ctx, w.cur, append([]node{self}, kids...), 0)
-	h, err := w.topo.prog.Nodes[op].Source.open(sourceConfig{rt: rt, chain: c, mail: w.mail, out: outs[""], request: w.requestSplits(op)})
+	h, err := w.proc.cfg.Program.Nodes[op].Source.open(sourceConfig{rt: rt, chain: c, mail: w.mail, out: outs[""], request: w.requestSplits(op)})
 	if err != nil {
 		return nil, fault.Of(err, fault.CodeSource, rt.Task.Operator)
 	}
@@ -88,7 +90,7 @@ func (w *wiring) operator(op int32) (ins []any, nodes []node, err error) {
 	}
 	rt.ports = outs
 	self := node{id: rt.Task.Operator, rt: rt, kids: offsets, size: 1 + len(kids)}
-	for i, st := range w.topo.prog.Nodes[op].Stages {
+	for i, st := range w.proc.cfg.Program.Nodes[op].Stages {
 		in, o, err := w.build(st, rt, outs[""])
 		if o != nil && i == 0 {
 			self.op = o
@@ -126,18 +128,18 @@ func (w *wiring) build(st Stage, rt *Runtime, outs []any) (in any, op Operator, 
 // the main output begin, counted from op.
 func (w *wiring) consumers(op int32) (outs map[string][]any, nodes []node, offsets []int, err error) {
 	outs = map[string][]any{}
-	for _, ref := range w.topo.consumers[op] {
+	for _, ref := range w.layout.Consumers[op] {
 		var ins []any
 		var sub []node
-		if e := w.topo.edges[ref]; e != nil {
+		if e := w.layout.Edges[ref]; e != nil {
 			ins, sub, err = w.outlet(op, ref, e)
 		} else {
-			ins, sub, err = w.operator(ref.op)
+			ins, sub, err = w.operator(ref.Op)
 		}
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		port := w.topo.prog.Graph.Operators[ref.op].Inputs[ref.input].Port
+		port := w.layout.Port(ref)
 		if port == "" {
 			offsets = append(offsets, 1+len(nodes))
 		}
@@ -147,13 +149,13 @@ func (w *wiring) consumers(op int32) (outs map[string][]any, nodes []node, offse
 	return outs, nodes, offsets, nil
 }
 
-func (w *wiring) outlet(from int32, ref inputRef, e *jobpb.Edge) ([]any, []node, error) {
-	ends, err := w.ends(e.ToChain, w.topo.consumersOf(e, w.sub.Index))
+func (w *wiring) outlet(from int32, ref layout.Input, e *jobpb.Edge) ([]any, []node, error) {
+	ends, err := w.ends(e.ToChain, w.layout.ConsumersOf(e, w.sub.Index))
 	if err != nil {
 		return nil, nil, err
 	}
-	id := w.topo.prog.Graph.Operators[ref.op].Id
-	push, o, err := w.topo.prog.Nodes[ref.op].Exchanges[ref.input].outlet(joint{
+	id := w.layout.ID(ref.Op)
+	push, o, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].outlet(joint{
 		attempt: w.attempt, ctx: w.ctx, rt: w.runtime(from), edge: e, ends: ends,
 	})
 	if err != nil {
@@ -163,30 +165,30 @@ func (w *wiring) outlet(from int32, ref inputRef, e *jobpb.Edge) ([]any, []node,
 	return []any{push}, []node{{id: id, out: o, size: 1, entries: []uintptr{entryOf(push)}}}, nil
 }
 
-func (w *wiring) gate(ref inputRef, push any) (gate, error) {
-	e := w.topo.edges[ref]
-	ends, err := w.ends(e.FromChain, w.topo.producersOf(e, w.sub.Index))
+func (w *wiring) gate(ref layout.Input, push any) (gate, error) {
+	e := w.layout.Edges[ref]
+	ends, err := w.ends(e.FromChain, w.layout.ProducersOf(e, w.sub.Index))
 	if err != nil {
 		return nil, err
 	}
 	if len(ends) == 0 {
 		return &closedGate{}, nil
 	}
-	id := w.topo.prog.Graph.Operators[ref.op].Id
-	g, err := w.topo.prog.Nodes[ref.op].Exchanges[ref.input].gate(joint{
-		attempt: w.attempt, ctx: w.ctx, rt: w.runtime(ref.op), edge: e, ends: ends, notify: w.mail.wake,
-		from: w.topo.prog.Graph.Operators[e.FromOperator].Id,
+	id := w.layout.ID(ref.Op)
+	g, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].gate(joint{
+		attempt: w.attempt, ctx: w.ctx, rt: w.runtime(ref.Op), edge: e, ends: ends, notify: w.mail.Wake,
+		from: w.layout.ID(e.FromOperator),
 	}, push)
 	if err != nil {
-		return nil, fault.Of(fmt.Errorf("open input %d of %s: %w", ref.input, id, err), fault.CodeDeploy, id)
+		return nil, fault.Of(fmt.Errorf("open input %d of %s: %w", ref.Index, id, err), fault.CodeDeploy, id)
 	}
 	return g, nil
 }
 
 // ends are the other ends of the channels of an edge.
-func (w *wiring) ends(chain int32, s span) ([]shuffle.End, error) {
-	ends := make([]shuffle.End, 0, s.len())
-	for i := s.first; i < s.end; i++ {
+func (w *wiring) ends(chain int32, s layout.Span) ([]shuffle.End, error) {
+	ends := make([]shuffle.End, 0, s.End-s.First)
+	for i := s.First; i < s.End; i++ {
 		l := w.locations[subtaskID{chain, i}]
 		if l == nil {
 			return nil, fault.Fatal(fault.CodeDeploy, "the deployment does not say where subtask %d of chain %d is", i, chain)
@@ -202,15 +204,15 @@ func (w *wiring) ends(chain int32, s span) ([]shuffle.End, error) {
 
 // runtime is the surroundings of one operator in this attempt.
 func (w *wiring) runtime(op int32) *Runtime {
-	parallelism := int(w.plan().Parallelism)
-	id := w.topo.prog.Graph.Operators[op].Id
+	first, end := layout.KeyGroupsOf(w.index(), int(w.plan().Parallelism), w.layout.KeyGroups)
+	id := w.layout.ID(op)
 	return &Runtime{
 		Cursor:         w.cur,
 		Ctx:            w.ctx,
 		Task:           w.task(id, w.log.With("operator", id)),
 		Now:            time.Now,
-		MaxParallelism: w.topo.keyGroups,
-		KeyGroups:      keyGroupsOf(w.index(), parallelism, w.topo.keyGroups),
+		MaxParallelism: w.layout.KeyGroups,
+		KeyGroups:      KeyGroups{first, end},
 	}
 }
 

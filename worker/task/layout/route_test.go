@@ -1,4 +1,4 @@
-package task
+package layout
 
 import (
 	"testing"
@@ -9,16 +9,16 @@ import (
 func TestKeyGroupRangesAreThoseOfTheRouting(t *testing.T) {
 	for _, most := range []int{1, 7, 128, 256} {
 		for p := 1; p <= min(most, 17); p++ {
-			owner := owners(p, most)
+			owner := Owners(p, most)
 			next := 0
 			for s := range p {
-				r := keyGroupsOf(s, p, most)
-				if r.First != next {
-					t.Fatalf("subtask %d of %d, %d key groups: begins at %d, the one before ended at %d", s, p, most, r.First, next)
+				first, end := KeyGroupsOf(s, p, most)
+				if first != next {
+					t.Fatalf("subtask %d of %d, %d key groups: begins at %d, the one before ended at %d", s, p, most, first, next)
 				}
-				next = r.End
+				next = end
 				for g := range most {
-					if r.Contains(g) != (codec.Subtask(g, p, most) == s) || (owner[g] == int32(s)) != r.Contains(g) {
+					if (first <= g && g < end) != (codec.Subtask(g, p, most) == s) || (owner[g] == int32(s)) != (first <= g && g < end) {
 						t.Fatalf("subtask %d of %d: key group %d", s, p, g)
 					}
 				}
