@@ -73,7 +73,7 @@ func TestWhoIsNotThereYetIsWaitedForAndWhoIsGoneIsNot(t *testing.T) {
 	// Dialled before anything was deployed.
 	g := run.NewGroup(t.Context(), "test")
 	g.Go("early", func(context.Context) error { return dial(preface, limit) })
-	if err := dial(preface, 50*time.Millisecond); !errors.Is(err, pipe.ErrNotYet) {
+	if err := dial(preface, 500*time.Millisecond); !errors.Is(err, pipe.ErrNotYet) {
 		t.Errorf("before the deployment: %v", err)
 	}
 	running(t, s, cfg, deployment("job-1", 7, digest))
@@ -92,7 +92,7 @@ func TestWhoIsNotThereYetIsWaitedForAndWhoIsGoneIsNot(t *testing.T) {
 	} {
 		p := preface
 		change.edit(&p)
-		if err := dial(p, 50*time.Millisecond); !errors.Is(err, change.want) {
+		if err := dial(p, 500*time.Millisecond); !errors.Is(err, change.want) {
 			t.Errorf("%s: %v, want %v", name, err, change.want)
 		}
 	}

@@ -60,12 +60,13 @@ type coordinator struct {
 	cut       int // a fetch ends after so many bytes; 0: whole
 	flip      bool
 	stall     bool
+	lostAfter time.Duration // told to workers
 	fetches   int
 }
 
 func newCoordinator(t *testing.T) *coordinator {
 	t.Helper()
-	c := &coordinator{t: t, cluster: "test", term: 1, sessions: make(chan *fakeSession, 64), artifacts: map[string][]byte{}}
+	c := &coordinator{t: t, cluster: "test", term: 1, sessions: make(chan *fakeSession, 64), artifacts: map[string][]byte{}, lostAfter: 3 * time.Second}
 	c.listen("127.0.0.1:0")
 	return c
 }
@@ -174,7 +175,7 @@ func (c *coordinator) Attach(stream controlpb.Control_AttachServer) error {
 		c.t.Errorf("the worker sent an invalid message: %v", err)
 	}
 	c.mu.Lock()
-	leader, term, cluster := c.leader, c.term, c.cluster
+	leader, term, cluster, lostAfter := c.leader, c.term, c.cluster, c.lostAfter
 	c.mu.Unlock()
 	if leader != "" {
 		return apipb.NewError(codes.FailedPrecondition, &apipb.ErrorDetail{Code: "E050", Leader: leader}, "not the leader")
@@ -185,7 +186,7 @@ func (c *coordinator) Attach(stream controlpb.Control_AttachServer) error {
 	}
 	defer close(s.ended)
 	err = s.send(term, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Welcome{Welcome: &controlpb.Welcome{
-		Cluster: cluster, Leader: "c-" + c.addr, HeartbeatUs: 50_000, LostAfterUs: 3_000_000,
+		Cluster: cluster, Leader: "c-" + c.addr, HeartbeatUs: 50_000, LostAfterUs: lostAfter.Microseconds(),
 	}}})
 	if err != nil {
 		return err

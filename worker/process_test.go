@@ -214,9 +214,12 @@ func TestABinaryThatIsNoJobIsE042(t *testing.T) {
 		"keeps its offspring": "sleep 1000 & exit 0",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newCoordinator(t)
 			cfg := testConfig(t, c)
-			cfg.HelloTimeout = 500 * time.Millisecond
+			if name == "never says hello" {
+				cfg.HelloTimeout = 500 * time.Millisecond
+			}
 			startWorker(t, cfg)
 			s := c.session()
 			digest := c.script(script)

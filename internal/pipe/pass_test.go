@@ -186,7 +186,7 @@ func TestNotYetIsAskedAgainUntilTheProcessIsThere(t *testing.T) {
 func TestNotYetEndsWithTheConnectTimeout(t *testing.T) {
 	f := newFixture(t, limit)
 	f.set(NotYet)
-	_, err := Dialer{ConnectTimeout: 100 * time.Millisecond}.Dial(t.Context(), f.addr, Preface{Process: 1})
+	_, err := Dialer{ConnectTimeout: 500 * time.Millisecond}.Dial(t.Context(), f.addr, Preface{Process: 1})
 	if !errors.Is(err, ErrNotYet) {
 		t.Fatalf("dial: %v, want ErrNotYet", err)
 	}
@@ -214,7 +214,7 @@ func TestAWorkerThatCannotBeReachedIsAskedAgain(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Dialer{ConnectTimeout: 100 * time.Millisecond}.Dial(t.Context(), addr, Preface{Process: 1})
+	_, err = Dialer{ConnectTimeout: 500 * time.Millisecond}.Dial(t.Context(), addr, Preface{Process: 1})
 	if !errors.Is(err, unix.ECONNREFUSED) {
 		t.Fatalf("dial: %v, want the refusal, which is more use than the timeout", err)
 	}
