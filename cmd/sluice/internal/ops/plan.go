@@ -67,16 +67,26 @@ func showPlan(ctx context.Context, s *Session, req *apipb.PlanRequest) error {
 
 func planTable(w *tabwriter.Writer, p *jobpb.Plan) {
 	ops := p.GetGraph().GetOperators()
-	inputs := map[int32][]*jobpb.Edge{}
-	for _, e := range p.GetEdges() {
-		inputs[e.ToOperator] = append(inputs[e.ToOperator], e)
+	table := func(w *tabwriter.Writer) {
+		row(w, "OPERATOR", "KIND", "PLACE", "BOUNDED", "CHAIN", "PAR")
+		for i, op := range ops {
+			chain, par := chainOf(p, int32(i))
+			row(w, op.Id, op.Kind, op.Location, op.Bounded, chain, par)
+		}
 	}
-	row(w, "OPERATOR", "KIND", "PLACE", "BOUNDED", "CHAIN", "PAR")
-	for i, op := range ops {
-		chain, par := chainOf(p, int32(i))
-		row(w, op.Id, op.Kind, op.Location, op.Bounded, chain, par)
-		for _, e := range inputs[int32(i)] {
-			_, _ = fmt.Fprintf(w, "  <- %s\t%s\t%s\t(%s)\t\t\n", ops[e.FromOperator].Id, strings.ToLower(enum(e.Partitioner)), enum(e.Exchange), e.Reason)
+	edges := func(w *tabwriter.Writer) {
+		for _, e := range p.GetEdges() {
+			row(w, "  <- "+ops[e.FromOperator].Id, strings.ToLower(enum(e.Partitioner)), enum(e.Exchange), "("+e.Reason+")")
+		}
+	}
+	operatorLines, edgeLines := aligned(table), aligned(edges)
+	_, _ = fmt.Fprintln(w, operatorLines[0]) // a buffer, like below
+	for i := range ops {
+		_, _ = fmt.Fprintln(w, operatorLines[i+1])
+		for k, e := range p.GetEdges() {
+			if e.ToOperator == int32(i) {
+				_, _ = fmt.Fprintln(w, edgeLines[k])
+			}
 		}
 	}
 	subtasks := int32(0)

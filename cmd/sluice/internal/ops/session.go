@@ -56,22 +56,20 @@ func (s *Session) print(m proto.Message, table func(w *tabwriter.Writer)) error 
 	if s.Format == JSON {
 		return s.printJSON(m)
 	}
+	return s.write(strings.Join(aligned(table), "\n"))
+}
+
+// aligned returns the lines of a table, without the padding of last columns. The last line is empty.
+func aligned(table func(w *tabwriter.Writer)) []string {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	table(w)
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return s.write(trimLines(b.String()))
-}
-
-// trimLines takes away the padding of last columns.
-func trimLines(s string) string {
-	lines := strings.Split(s, "\n")
+	_ = w.Flush() // to a buffer
+	lines := strings.Split(b.String(), "\n")
 	for i, l := range lines {
 		lines[i] = strings.TrimRight(l, " ")
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 func (s *Session) write(text string) error {

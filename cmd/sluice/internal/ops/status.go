@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -84,16 +83,12 @@ func (s *Session) repaint(resp *apipb.StatusResponse, before *sample, detail Det
 	if s.Format == JSON {
 		return s.printJSONLine(resp)
 	}
-	var b bytes.Buffer
+	lines := aligned(func(w *tabwriter.Writer) { statusTable(w, s, resp, before, detail) })
+	text := strings.Join(lines, "\n")
 	if s.Terminal == Screen {
-		b.WriteString(clearScreen)
+		text = clearScreen + text
 	}
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	statusTable(w, s, resp, before, detail)
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return s.write(trimLines(b.String()))
+	return s.write(text)
 }
 
 // sample is what rates are computed from.
