@@ -40,11 +40,11 @@ type LeaderStorm struct {
 
 // StormReport is what happened.
 type StormReport struct {
-	Kills, Missed  int
-	Acknowledged   int
-	Jobs           int
-	SlowestFailure time.Duration // from a kill to the next linearizable answer
-	LongAttempts   []uint32
+	Kills, Missed   int
+	Acknowledged    int
+	Jobs            int
+	SlowestElection time.Duration // from a kill to the next leader's answer
+	LongAttempts    []uint32
 }
 
 type accepted struct{ request, job, out string }
@@ -153,25 +153,31 @@ func (s *LeaderStorm) storm(ctx context.Context, c *cluster.Cluster, log *histor
 
 // kill ends the leader, waits for the next one to answer, starts the old one again, and so on.
 func (s *LeaderStorm) kill(ctx context.Context, c *cluster.Cluster, log *history.Recorder, rep *StormReport) error {
-	n := nemesis.Nemesis{Log: log, Pick: func(ctx context.Context) (nemesis.Target, error) { return c.AwaitLeader(ctx, nil) }}
 	for i := range s.Kills {
 		old, err := c.AwaitLeader(ctx, nil)
 		if err != nil {
 			return err
 		}
+		n := nemesis.Nemesis{Log: log, Pick: func(context.Context) (nemesis.Target, error) { return old, nil }}
 		start := time.Now()
-		n.Pick = func(context.Context) (nemesis.Target, error) { return old, nil }
-		out, err := n.Run(ctx, []nemesis.Step{{Action: nemesis.Kill, Heals: -1}, {After: 1500 * time.Millisecond, Action: nemesis.Start, Heals: 0}})
-		if err != nil {
+		fault := run.NewGroup(ctx, "fault")
+		fault.Go("kill and start again", func(ctx context.Context) error {
+			out, err := n.Run(ctx, []nemesis.Step{{Action: nemesis.Kill, Heals: -1}, {After: 1500 * time.Millisecond, Action: nemesis.Start, Heals: 0}})
+			rep.Kills += out.Hurt[nemesis.Kill]
+			rep.Missed += out.Missed
 			return err
+		})
+		next, err := c.AwaitLeader(ctx, old)
+		gap := time.Since(start)
+		if err := errors.Join(err, fault.Wait()); err != nil {
+			return fmt.Errorf("kill %d: %w", i+1, err)
 		}
-		rep.Kills += out.Hurt[nemesis.Kill]
-		rep.Missed += out.Missed
 		if err := c.Ready(ctx); err != nil {
 			return fmt.Errorf("after kill %d: %w", i+1, err)
 		}
-		rep.SlowestFailure = max(rep.SlowestFailure, time.Since(start))
-		s.Log("kill %d of %d: %s; ready again after %v", i+1, s.Kills, old.Name(), time.Since(start).Round(time.Millisecond))
+		rep.SlowestElection = max(rep.SlowestElection, gap)
+		s.Log("kill %d of %d: %s; %s leads after %v, all nodes are back after %v", i+1, s.Kills, old.Name(), next.Name(),
+			gap.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 	}
 	return nil
 }
