@@ -1,18 +1,20 @@
 package file
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/internal/vfs"
 )
 
 // tmpDir holds output in progress, below the output directory.
@@ -56,6 +58,7 @@ func parse(name string) (p part, ok bool) {
 }
 
 type committer struct {
+	fs   vfs.FS
 	dir  string
 	self part // job, sink and epochs of the process
 }
@@ -78,29 +81,78 @@ func (c *committer) Commit(ctx context.Context, cs []connector.Committable) ([]c
 	if len(cs) == 0 {
 		return results, nil
 	}
-	return results, errors.Join(syncDir(c.dir), syncDir(filepath.Join(c.dir, tmpDir)))
+	// First where the names have come, then where they have gone: a crash in between leaves two, never none.
+	if err := c.fs.SyncDir(c.dir); err != nil {
+		return nil, fmt.Errorf("commit output: %w", err)
+	}
+	if err := c.fs.SyncDir(filepath.Join(c.dir, tmpDir)); err != nil {
+		return nil, fmt.Errorf("commit output: %w", err)
+	}
+	return results, nil
 }
 
 func (c *committer) publish(name string) (connector.CommitResult, error) {
 	from, to := filepath.Join(c.dir, tmpDir, name), filepath.Join(c.dir, name)
-	_, errFrom := os.Lstat(from)
-	_, errTo := os.Lstat(to)
+	_, errFrom := c.fs.Stat(from)
+	_, errTo := c.fs.Stat(to)
 	switch {
 	case errors.Is(errFrom, fs.ErrNotExist) && errTo == nil:
 		return connector.AlreadyCommitted, nil
 	case errors.Is(errFrom, fs.ErrNotExist) && errors.Is(errTo, fs.ErrNotExist):
 		return connector.Lost, nil
 	case errFrom == nil && errTo == nil:
-		return 0, connector.Fatal(fmt.Errorf("output %s exists: another job with the same id has written into this directory", to))
+		return c.settle(from, to)
 	}
-	if err := os.Rename(from, to); err != nil {
+	if err := c.fs.Rename(from, to); err != nil {
 		// A twin of this commit, by a process believed dead, may have been faster.
-		if _, e := os.Lstat(to); errors.Is(err, fs.ErrNotExist) && e == nil {
+		if _, e := c.fs.Stat(to); errors.Is(err, fs.ErrNotExist) && e == nil {
 			return connector.AlreadyCommitted, nil
 		}
 		return 0, fmt.Errorf("commit output: %w", err)
 	}
 	return connector.Committed, nil
+}
+
+// settle decides about a file that has its old and its new name: a crash in the middle of an earlier commit leaves one
+// file with both. Anything else under the new name stems from somebody who uses the same job id.
+func (c *committer) settle(from, to string) (connector.CommitResult, error) {
+	same, err := c.equal(from, to)
+	if err != nil {
+		return 0, fmt.Errorf("commit output: %w", err)
+	}
+	if !same {
+		return 0, connector.Fatal(fmt.Errorf("output %s exists: another job with the same id has written into this directory", to))
+	}
+	if err := c.remove(from); err != nil {
+		return 0, fmt.Errorf("commit output: %w", err)
+	}
+	return connector.AlreadyCommitted, nil
+}
+
+func (c *committer) equal(a, b string) (same bool, err error) {
+	var files [2]vfs.File
+	for i, path := range []string{a, b} {
+		if files[i], err = vfs.Open(c.fs, path); err != nil {
+			return false, err
+		}
+		defer files[i].Close() // read only
+	}
+	var bufs [2][32 << 10]byte
+	for {
+		n, errA := io.ReadFull(files[0], bufs[0][:])
+		m, errB := io.ReadFull(files[1], bufs[1][:])
+		if !bytes.Equal(bufs[0][:n], bufs[1][:m]) {
+			return false, nil
+		}
+		for _, err := range []error{errA, errB} {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return true, nil
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+	}
 }
 
 // own checks that a committable names a part file of this job and sink, and nothing else on this machine.
@@ -120,7 +172,7 @@ func (c *committer) Abort(_ context.Context, cs []connector.Committable) error {
 		if err != nil {
 			return err
 		}
-		errs = append(errs, remove(filepath.Join(c.dir, tmpDir, name)))
+		errs = append(errs, c.remove(filepath.Join(c.dir, tmpDir, name)))
 	}
 	return errors.Join(errs...)
 }
@@ -131,7 +183,7 @@ func (c *committer) AbortUnknown(ctx context.Context, keep []connector.Committab
 	for _, cm := range keep {
 		kept[string(cm.Data)] = true
 	}
-	entries, err := os.ReadDir(filepath.Join(c.dir, tmpDir))
+	entries, err := c.fs.ReadDir(filepath.Join(c.dir, tmpDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -144,7 +196,7 @@ func (c *committer) AbortUnknown(ctx context.Context, keep []connector.Committab
 		if !ok || kept[e.Name()] || p.job != c.self.job || p.sink != c.self.sink || !older(p, c.self) {
 			continue
 		}
-		errs = append(errs, ctx.Err(), remove(filepath.Join(c.dir, tmpDir, e.Name())))
+		errs = append(errs, ctx.Err(), c.remove(filepath.Join(c.dir, tmpDir, e.Name())))
 	}
 	return errors.Join(errs...)
 }
@@ -158,18 +210,9 @@ func older(p, than part) bool {
 
 func (c *committer) Close() error { return nil }
 
-func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (c *committer) remove(path string) error {
+	if err := c.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
-}
-
-// syncDir makes the entries of a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -116,7 +116,7 @@ func (l *lines) rest(head []byte) ([]byte, error) {
 		part, err := l.in.ReadSlice('\n')
 		l.long = append(l.long, part...)
 		if len(l.long) > maxLine {
-			return nil, fmt.Errorf("a line of more than %d MiB", maxLine>>20)
+			return nil, connector.Fatal(fmt.Errorf("a line of more than %d MiB", maxLine>>20))
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return l.long, err

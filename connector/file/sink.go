@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/internal/vfs"
 )
 
 // Text writes one line per record into part files below dir, exactly once. line appends the text of a record, without
@@ -19,10 +19,11 @@ import (
 // Part files are named by subtask first, so that their order by name is the order of the subtasks. While in progress
 // they stand in the directory .tmp below dir; all task processes of a job must see the same dir.
 func Text[T any](dir string, line func(dst []byte, v T) []byte) connector.Sink[T] {
-	return &sink[T]{dir: dir, line: line}
+	return &sink[T]{fs: vfs.OS{}, dir: dir, line: line}
 }
 
 type sink[T any] struct {
+	fs   vfs.FS
 	dir  string
 	line func(dst []byte, v T) []byte
 }
@@ -33,15 +34,14 @@ func (s *sink[T]) Guarantee() connector.Guarantee { return connector.ExactlyOnce
 func (s *sink[T]) String() string { return s.dir }
 
 func (s *sink[T]) OpenWriter(_ context.Context, t *connector.Task, _ [][]byte) (connector.Writer[T], error) {
-	tmp := filepath.Join(s.dir, tmpDir)
-	if err := os.MkdirAll(tmp, 0o755); err != nil {
+	if err := vfs.MakeDir(s.fs, filepath.Join(s.dir, tmpDir)); err != nil {
 		return nil, connector.Fatal(fmt.Errorf("output: %w", err))
 	}
 	return &writer[T]{sink: s, part: part{job: t.Job, sink: t.Operator, subtask: t.Subtask, jobEpoch: t.JobEpoch, regionEpoch: t.RegionEpoch}, next: 1}, nil
 }
 
 func (s *sink[T]) OpenCommitter(_ context.Context, t *connector.Task) (connector.Committer, error) {
-	return &committer{dir: s.dir, self: part{job: t.Job, sink: t.Operator, jobEpoch: t.JobEpoch, regionEpoch: t.RegionEpoch}}, nil
+	return &committer{fs: s.fs, dir: s.dir, self: part{job: t.Job, sink: t.Operator, jobEpoch: t.JobEpoch, regionEpoch: t.RegionEpoch}}, nil
 }
 
 // writer fills one part file between two Prepares; the file's checkpoint is that of the Prepare to come.
@@ -49,7 +49,7 @@ type writer[T any] struct {
 	sink *sink[T]
 	part part // of the open file, and of the next one
 	next element.CheckpointID
-	file *os.File
+	file vfs.File // nil: nothing written since the last Prepare
 	out  *bufio.Writer
 	row  []byte
 }
@@ -67,7 +67,7 @@ func (w *writer[T]) Write(_ context.Context, v T, _ element.Time) error {
 
 func (w *writer[T]) open() error {
 	w.part.checkpoint = w.next
-	f, err := os.OpenFile(w.path(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := vfs.CreateNew(w.sink.fs, w.path())
 	if errors.Is(err, fs.ErrExist) {
 		return connector.Fatal(fmt.Errorf("output %s exists: another job with the same id writes into this directory; choose another one", w.path()))
 	}
@@ -99,14 +99,23 @@ func (w *writer[T]) Prepare(ctx context.Context, id element.CheckpointID) ([]con
 	if w.file == nil {
 		return nil, nil
 	}
-	if err := errors.Join(w.out.Flush(), w.file.Sync(), w.file.Close()); err != nil {
+	if err := w.finish(); err != nil {
 		return nil, fmt.Errorf("output %s: %w", w.path(), err)
 	}
-	w.file = nil
-	if err := syncDir(filepath.Join(w.sink.dir, tmpDir)); err != nil {
-		return nil, err
-	}
 	return []connector.Committable{{Subtask: w.part.subtask, Checkpoint: id, Data: []byte(w.part.name())}}, nil
+}
+
+// finish makes the open file durable, bytes and name. After a failure it stays open, for Close to discard.
+func (w *writer[T]) finish() error {
+	if err := errors.Join(w.out.Flush(), w.file.Sync()); err != nil {
+		return err
+	}
+	if err := w.sink.fs.SyncDir(filepath.Join(w.sink.dir, tmpDir)); err != nil {
+		return err
+	}
+	f := w.file
+	w.file = nil
+	return f.Close()
 }
 
 func (w *writer[T]) Snapshot(element.CheckpointID) ([]byte, error) { return nil, nil }
@@ -116,7 +125,7 @@ func (w *writer[T]) Close() error {
 	if w.file == nil {
 		return nil
 	}
-	err := errors.Join(w.file.Close(), os.Remove(w.path()))
+	err := errors.Join(w.file.Close(), w.sink.fs.Remove(w.path()))
 	w.file = nil
 	return err
 }

@@ -213,6 +213,10 @@ func (r *reader[T]) malformed(out *connector.Records[T], raw []byte, pos int64, 
 }
 
 func (r *reader[T]) finish(out *connector.Records[T]) error {
+	// A file that was cut short looks as if it had ended.
+	if err := r.spans[r.at].verify(r.open.file); err != nil {
+		return err
+	}
 	err := r.open.close()
 	out.Finish(connector.SplitIndex(r.at))
 	r.open = nil
