@@ -403,81 +403,98 @@ func (j *job) copied(attempt uint32, epoch uint64) *taskpb.Deployment {
 
 // host answers split requests like a coordinator would, and keeps the reports.
 type host struct {
+	*splitTable
 	t       testing.TB
 	proc    *Process
 	updates chan *taskpb.SubtaskUpdate
 	failed  chan *jobpb.Failure
-	mute    func(*taskpb.SplitRequest) bool // drops a request
-	heard   func(*taskpb.SplitsDiscovered)
-	all     bool // gives every split to the first who asks
-
-	mu       sync.Mutex
-	splits   map[int32][]*jobpb.Split
-	ended    map[int32]bool
-	next     map[int32]int
-	given    map[string][]*jobpb.Split // by operator and attempt
-	waiting  []*taskpb.SplitRequest
-	requests int
 }
 
 func (h *host) Update(u *taskpb.SubtaskUpdate) { h.updates <- u }
 func (h *host) Failed(f *jobpb.Failure)        { h.failed <- f }
 
-func (h *host) SplitsDiscovered(d *taskpb.SplitsDiscovered) {
-	h.mu.Lock()
-	if h.heard != nil {
-		h.heard(d)
-	}
-	known := len(h.splits[d.Operator]) - int(d.Offset)
-	if known >= 0 && known <= len(d.Splits) {
-		h.splits[d.Operator] = append(h.splits[d.Operator], d.Splits[known:]...)
-	}
-	h.ended[d.Operator] = h.ended[d.Operator] || d.End
-	waiting := h.waiting
-	h.waiting = nil
-	h.mu.Unlock()
-	for _, r := range waiting {
-		h.RequestSplits(r)
+func (h *host) SplitsDiscovered(d *taskpb.SplitsDiscovered) { h.discovered(d) }
+func (h *host) RequestSplits(r *taskpb.SplitRequest)        { h.request(question{r, h.proc}) }
+
+// splitTable is what the hosts of a job have in common: who has got which splits.
+type splitTable struct {
+	mute  func(*taskpb.SplitRequest) bool // drops a request
+	heard func(*taskpb.SplitsDiscovered)
+	all   bool // gives every split to the first who asks
+
+	mu      sync.Mutex
+	splits  map[int32][]*jobpb.Split
+	ended   map[int32]bool
+	next    map[int32]int
+	given   map[string][]*jobpb.Split // by operator, subtask and attempt
+	waiting []question
+}
+
+type question struct {
+	*taskpb.SplitRequest
+	from *Process
+}
+
+func newSplitTable() *splitTable {
+	return &splitTable{
+		splits: map[int32][]*jobpb.Split{}, ended: map[int32]bool{}, next: map[int32]int{}, given: map[string][]*jobpb.Split{},
 	}
 }
 
-func (h *host) RequestSplits(r *taskpb.SplitRequest) {
-	h.mu.Lock()
-	h.requests++
-	if h.mute != nil && h.mute(r) {
-		h.mu.Unlock()
+func (s *splitTable) discovered(d *taskpb.SplitsDiscovered) {
+	s.mu.Lock()
+	if s.heard != nil {
+		s.heard(d)
+	}
+	known := len(s.splits[d.Operator]) - int(d.Offset)
+	if known >= 0 && known <= len(d.Splits) {
+		s.splits[d.Operator] = append(s.splits[d.Operator], d.Splits[known:]...)
+	}
+	s.ended[d.Operator] = s.ended[d.Operator] || d.End
+	waiting := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	for _, q := range waiting {
+		s.request(q)
+	}
+}
+
+func (s *splitTable) request(q question) {
+	s.mu.Lock()
+	if s.mute != nil && s.mute(q.SplitRequest) {
+		s.mu.Unlock()
 		return
 	}
-	key := fmt.Sprint(r.Operator, r.Index, r.Attempt)
-	for all := h.splits[r.Operator]; len(h.given[key]) <= int(r.Have) && h.next[r.Operator] < len(all); {
+	key := fmt.Sprint(q.Operator, "/", q.Index, "#", q.Attempt)
+	for all := s.splits[q.Operator]; len(s.given[key]) <= int(q.Have) && s.next[q.Operator] < len(all); {
 		n := 1
-		if h.all {
-			n = len(all) - h.next[r.Operator]
+		if s.all {
+			n = len(all) - s.next[q.Operator]
 		}
-		h.given[key] = append(h.given[key], all[h.next[r.Operator]:h.next[r.Operator]+n]...)
-		h.next[r.Operator] += n
+		s.given[key] = append(s.given[key], all[s.next[q.Operator]:s.next[q.Operator]+n]...)
+		s.next[q.Operator] += n
 	}
 	answer := &taskpb.AssignSplits{
-		Job: "job-1", Process: 1, Operator: r.Operator, Chain: r.Chain, Index: r.Index, Attempt: r.Attempt, RegionEpoch: r.RegionEpoch,
-		Offset: r.Have, Splits: h.given[key][r.Have:],
-		End: h.ended[r.Operator] && h.next[r.Operator] == len(h.splits[r.Operator]),
+		Job: "job-1", Process: 1, Operator: q.Operator, Chain: q.Chain, Index: q.Index, Attempt: q.Attempt, RegionEpoch: q.RegionEpoch,
+		Offset: q.Have, Splits: s.given[key][q.Have:],
+		End: s.ended[q.Operator] && s.next[q.Operator] == len(s.splits[q.Operator]),
 	}
 	if len(answer.Splits) == 0 && !answer.End {
-		h.waiting = append(h.waiting, r)
-		h.mu.Unlock()
+		s.waiting = append(s.waiting, q)
+		s.mu.Unlock()
 		return
 	}
-	h.mu.Unlock()
-	h.proc.AssignSplits(answer)
+	s.mu.Unlock()
+	q.from.AssignSplits(answer)
 }
 
 // restart forgets who has got which splits, as the coordinator does when a region restarts.
-func (h *host) restart() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	clear(h.next)
-	clear(h.given)
-	h.waiting = nil
+func (s *splitTable) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.next)
+	clear(s.given)
+	s.waiting = nil
 }
 
 // cluster runs a process with its network.
@@ -486,19 +503,21 @@ type cluster struct {
 	job  *job
 	proc *Process
 	stop func() error // and waits
+	cut  func()       // ends the network
 }
 
 func start(t testing.TB, j *job, change ...func(*Config)) *cluster {
-	ctx, cancel := context.WithCancel(context.Background())
-	n, err := shuffle.NewNetwork(shuffle.NetworkConfig{Process: 1, Job: "job-1", Memory: 64 << 20})
+	return startProcess(t, j, newSplitTable(), shuffle.NetworkConfig{Process: 1}, change...)
+}
+
+func startProcess(t testing.TB, j *job, table *splitTable, nc shuffle.NetworkConfig, change ...func(*Config)) *cluster {
+	nc.Job, nc.Memory = "job-1", 64<<20
+	n, err := shuffle.NewNetwork(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{
-		t: t, updates: make(chan *taskpb.SubtaskUpdate, 10_000), failed: make(chan *jobpb.Failure, 100),
-		splits: map[int32][]*jobpb.Split{}, ended: map[int32]bool{}, next: map[int32]int{}, given: map[string][]*jobpb.Split{},
-	}
-	cfg := Config{Program: j.prog, Job: "job-1", Worker: "w", Process: 1, Network: n, Host: h}
+	h := &host{splitTable: table, t: t, updates: make(chan *taskpb.SubtaskUpdate, 10_000), failed: make(chan *jobpb.Failure, 100)}
+	cfg := Config{Program: j.prog, Job: "job-1", Worker: "w", Process: nc.Process, Network: n, Host: h}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -507,11 +526,12 @@ func start(t testing.TB, j *job, change ...func(*Config)) *cluster {
 		t.Fatal(err)
 	}
 	h.proc = p
+	ctx, cancel := context.WithCancel(context.Background())
 	netCtx, netCancel := context.WithCancel(context.Background())
 	network, process := run.NewGroup(netCtx, "network"), run.NewGroup(ctx, "process")
 	network.Go("network", n.Run)
 	process.Go("process", p.Run)
-	c := &cluster{host: h, job: j, proc: p}
+	c := &cluster{host: h, job: j, proc: p, cut: netCancel}
 	c.stop = sync.OnceValue(func() error {
 		cancel()
 		err := process.Wait()

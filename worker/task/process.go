@@ -198,7 +198,8 @@ func (p *Process) report(a *attempt, u *taskpb.SubtaskUpdate) {
 
 // Commit makes prepared sink output visible, or removes it (Commit.Abort). The caller sends it again until it is
 // confirmed, here or by another process, so a repeated call does no harm. It blocks until done or until ctx ends, and
-// runs one call at a time. A result without failure and retry means that all of it is done.
+// runs one call at a time. A result without failure and retry means that all of it is done. A commit of an older job
+// epoch does nothing and asks for a retry.
 func (p *Process) Commit(ctx context.Context, c *taskpb.Commit) *taskpb.CommitResult {
 	r := &taskpb.CommitResult{Job: c.Job, JobEpoch: c.JobEpoch, Process: c.Process, Checkpoint: c.Checkpoint}
 	err := c.Validate()
@@ -207,6 +208,14 @@ func (p *Process) Commit(ctx context.Context, c *taskpb.Commit) *taskpb.CommitRe
 	}
 	if err != nil {
 		r.Failure = Failure(err)
+		return r
+	}
+	p.mu.Lock()
+	stale := c.JobEpoch < p.mu.jobEpoch
+	p.mu.Unlock()
+	if stale {
+		p.log.Debug("stale commit dropped", "epoch", c.JobEpoch)
+		r.Retry = true
 		return r
 	}
 	select {

@@ -595,6 +595,7 @@ func TestCommitSaysWhatBecameOfIt(t *testing.T) {
 			s.outcome = func(connector.Committable) connector.CommitResult { panic("boom") }
 		}, true, fault.CodePanic, jobpb.FailureKind_FAILURE_USER},
 		"OtherJob":  {func(_ *collected[int], m *taskpb.Commit) { m.Job = "job-2" }, false, fault.CodeDeploy, jobpb.FailureKind_FAILURE_FATAL},
+		"Stale":     {func(_ *collected[int], m *taskpb.Commit) { m.JobEpoch = 0 }, true, "", 0},
 		"Malformed": {func(_ *collected[int], m *taskpb.Commit) { m.Committables[0].Subtask = -1 }, false, fault.CodeDeploy, jobpb.FailureKind_FAILURE_FATAL},
 	} {
 		t.Run(name, func(t *testing.T) {
