@@ -138,9 +138,9 @@ var table = []rule{
 // testOnly may be imported by every test, and by nothing else.
 var testOnly = []string{"github.com/google/go-cmp", "pgregory.net/rapid", "github.com/cockroachdb/datadriven"}
 
-// testsToo are packages of this repository that every test may import on top of its room's: leaves, the stopwatch, and the
-// harness of operators.
-var testsToo = join(leaves, []string{"bench/ratio", "worker/operator/operatortest"})
+// testsToo are packages of this repository that every test may import on top of its room's: leaves, the stopwatch, the suite of
+// connectors, and the harness of operators.
+var testsToo = join(leaves, []string{"bench/ratio", "worker/operator/operatortest", "connector/suite"})
 
 func ruleFor(dir string) (rule, bool) {
 	for _, r := range table {
