@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluiceio/sluice/coordinator"
 	"github.com/sluiceio/sluice/coordinator/internal/clustertest"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/apipb"
@@ -38,7 +39,7 @@ func (s *storm) client(ctx context.Context, client int) error {
 		if err := s.submit(context.WithoutCancel(ctx), r, fmt.Sprintf("client-%d-request-%d", client, n)); err != nil {
 			return err
 		}
-		pause := time.NewTimer(time.Duration(20+r.IntN(400)) * time.Millisecond)
+		pause := time.NewTimer(time.Duration(50+r.IntN(900)) * time.Millisecond)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -49,9 +50,9 @@ func (s *storm) client(ctx context.Context, client int) error {
 }
 
 func (s *storm) submit(ctx context.Context, r *rand.Rand, request string) error {
-	for try := range 200 {
+	for try := range 500 {
 		// Short deadlines: many answers are lost on the way back, after the commit.
-		call, cancel := context.WithTimeout(ctx, time.Duration(50+r.IntN(2000))*time.Millisecond)
+		call, cancel := context.WithTimeout(ctx, time.Duration(30+r.IntN(300))*time.Millisecond)
 		resp, err := s.nodes[r.IntN(len(s.nodes))].Submit(call, &apipb.SubmitRequest{Spec: clustertest.Spec("storm", s.digest), RequestId: request})
 		cancel()
 		if err == nil {
@@ -74,7 +75,9 @@ func (s *storm) submit(ctx context.Context, r *rand.Rand, request string) error 
 // notices, every job ends with the right answer.
 func TestTwentyLeadersKilledInAStormOfSubmits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		c := clustertest.New(t, clustertest.Options{})
+		c := clustertest.New(t, clustertest.Options{Parts: func(_ string, p *coordinator.Parts) {
+			p.Transport = clustertest.Delayed(p.Transport, func() time.Duration { return time.Duration(1+rand.IntN(20)) * time.Millisecond })
+		}})
 		leader := c.AwaitLeader()
 		workers := []*clustertest.Worker{
 			c.StartWorker("w1", clustertest.WorkerOptions{}), c.StartWorker("w2", clustertest.WorkerOptions{}), c.StartWorker("w3", clustertest.WorkerOptions{}),
@@ -114,8 +117,8 @@ func judge(t *testing.T, c *clustertest.Cluster, s *storm, workers []*clustertes
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.Logf("%d submits, %d tries in vain, %d answered from memory", len(s.mu.jobs), s.mu.retries, s.mu.existed)
-	if s.mu.retries < 20 {
-		t.Errorf("only %d tries in vain: the storm was none", s.mu.retries)
+	if s.mu.retries < 20 || s.mu.existed < 5 {
+		t.Error("hardly any answer was lost: the storm was none")
 	}
 	var told []string
 	for _, job := range s.mu.jobs {
@@ -146,7 +149,9 @@ func judge(t *testing.T, c *clustertest.Cluster, s *storm, workers []*clustertes
 		}
 		slices.Sort(outputs)
 		slices.Sort(reads)
-		if !slices.Equal(outputs, []string{"out[0]", "out[1]"}) {
+		// A commit is idempotent and may be asked of another process when its confirmation was lost with the leader: the
+		// same part twice is one part.
+		if outputs = slices.Compact(outputs); !slices.Equal(outputs, []string{"out[0]", "out[1]"}) {
 			t.Errorf("%s: output %v", job, outputs)
 		}
 		if !slices.Equal(reads, []string{"s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"}) {
