@@ -194,9 +194,9 @@ func TestDryRunShowsThePlanAndMakesNoJob(t *testing.T) {
 	if err := Submit(t.Context(), r.Session, SubmitOptions{Program: program, Spec: o, Then: DryRun}); err != nil {
 		t.Fatal(err)
 	}
-	want := `OPERATOR  KIND       PLACE      BOUNDED  CHAIN  PAR
-in        source     main.go:7  true     0      2
-out       sink       main.go:9  true     1      3
+	want := `OPERATOR  KIND    PLACE      BOUNDED  CHAIN  PAR
+in        source  main.go:7  true     0      2
+out       sink    main.go:9  true     1      3
   <- in  rebalance  BLOCKING  (bounded input)
 
 2 operators, 2 chains, 2 regions, 5 subtasks, 3 slots, fingerprint dc97aabb
