@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/sluiceio/sluice/coordinator/state"
@@ -117,14 +119,14 @@ func (l *Leader) ended(j *job) {
 	for _, r := range j.reports {
 		l.resolveAll(r.receipts)
 	}
-	for _, s := range j.sources {
+	for _, s := range j.sources { // any order: receipts are only counted
 		for _, d := range s.found {
 			l.resolve(d.receipt)
 		}
 	}
 	l.resolve(j.commit.receipt)
 	l.releaseProcesses(j, nil, "the job has ended")
-	for id := range j.places {
+	for id := range j.places { // any order: entries of a map
 		delete(l.on[id], j.id)
 	}
 	l.unwait(j)
@@ -136,7 +138,7 @@ func (l *Leader) ended(j *job) {
 
 // releaseProcesses ends the task processes of a job that are not needed.
 func (l *Leader) releaseProcesses(j *job, needed map[uint64]bool, reason string) {
-	for id := range j.places {
+	for _, id := range slices.Sorted(maps.Keys(j.places)) {
 		w := l.usable(id)
 		if w == nil {
 			continue
@@ -163,12 +165,12 @@ func (l *Leader) addPlace(j *job, id string) {
 
 // place notes on which workers the job has something, so that whatever happens to one of them finds it.
 func (l *Leader) place(j *job, workers map[string]bool) {
-	for id := range j.places {
+	for id := range j.places { // any order: entries of a map
 		if !workers[id] {
 			delete(l.on[id], j.id)
 		}
 	}
-	for id := range workers {
+	for id := range workers { // any order: entries of a map
 		if l.on[id] == nil {
 			l.on[id] = map[string]*job{}
 		}

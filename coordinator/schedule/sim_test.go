@@ -38,6 +38,7 @@ type sim struct {
 	index   uint64
 	term    uint64
 	leader  *Leader
+	shadow  *Leader // sees the same and must decide the same
 	wake    time.Time
 	pending []Propose // decided and not in the log
 	workers map[string]*agent
@@ -82,7 +83,7 @@ func (s *sim) elect() {
 	s.pending = nil
 	c := s.cfg
 	c.Leader, c.Term = fmt.Sprint("c", s.term), s.term
-	s.leader = New(c)
+	s.leader, s.shadow = New(c), New(c)
 	s.wake = time.Time{}
 	for _, a := range s.agents() {
 		a.disconnect()
@@ -163,7 +164,11 @@ func slotsHeld(v *state.View, j *state.Job) map[string]int {
 
 // step feeds the leader and performs its actions.
 func (s *sim) step(e Event) {
-	for _, a := range s.leader.Step(s.facts.View(), e, s.now) {
+	actions := s.leader.Step(s.facts.View(), e, s.now)
+	if !slices.EqualFunc(actions, s.shadow.Step(s.facts.View(), e, s.now), sameAction) {
+		s.t.Fatalf("two leaders that saw the same do different things after %T", e)
+	}
+	for _, a := range actions {
 		switch a := a.(type) {
 		case Propose:
 			for _, p := range s.pending {
@@ -183,6 +188,18 @@ func (s *sim) step(e Event) {
 			s.wake = a.At
 		}
 	}
+}
+
+func sameAction(a, b Action) bool {
+	switch a := a.(type) {
+	case Propose:
+		b, ok := b.(Propose)
+		return ok && a.Key == b.Key && proto.Equal(a.Command, b.Command)
+	case Send:
+		b, ok := b.(Send)
+		return ok && a.Worker == b.Worker && a.Incarnation == b.Incarnation && proto.Equal(a.Message, b.Message)
+	}
+	return a == b
 }
 
 func (s *sim) deliver(a Send) {

@@ -183,7 +183,7 @@ func (l *Leader) welcome(w *worker) {
 	}
 	l.adopt(w)
 	l.touchOn(w.id)
-	for _, j := range l.unplanned {
+	for _, j := range l.unplanned { // any order: they are sorted when they are reconciled
 		l.mark(j)
 	}
 	l.drain(w)
@@ -221,7 +221,7 @@ func (l *Leader) takeInventory(w *worker, j *job, p *controlpb.ProcessInventory)
 		}
 	}
 	var regions []*taskpb.RegionEpoch
-	for r, epoch := range old {
+	for r, epoch := range old { // any order: sorted below
 		// An attempt that the facts do not know is of an older epoch: a newer one is issued by the facts alone.
 		if epoch < facts.Region(r).Epoch {
 			regions = append(regions, &taskpb.RegionEpoch{Region: r, Epoch: epoch})
@@ -307,7 +307,7 @@ func (l *Leader) checkWorker(id string) {
 
 // observeWorkers looks at workers whose facts changed.
 func (l *Leader) observeWorkers() {
-	for _, j := range l.unplanned {
+	for _, j := range l.unplanned { // any order: they are sorted when they are reconciled
 		l.mark(j)
 	}
 	for f := range l.v.Workers() {
@@ -349,7 +349,7 @@ func (l *Leader) drain(w *worker) {
 
 // touchOn has the jobs compared with the world that have something on a worker.
 func (l *Leader) touchOn(id string) {
-	for _, j := range l.on[id] {
+	for _, j := range l.on[id] { // any order: they are sorted when they are reconciled
 		j.scan = true
 		l.mark(j)
 	}
