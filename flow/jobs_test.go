@@ -163,6 +163,21 @@ func buildAll(p *flow.Pipeline, _ *flow.NoConfig) error {
 	return nil
 }
 
+type wordConfig struct {
+	Lines []string      `flag:"lines" default:"a b a,c" help:"text to count"`
+	Every time.Duration `flag:"every" default:"1s" help:"window size"`
+	Token flow.Secret   `flag:"token"`
+}
+
+func buildWords(p *flow.Pipeline, cfg *wordConfig) error {
+	p.Of("lines", cfg.Lines...).
+		FlatMapSeq(strings.FieldsSeq).ID("words").
+		KeyBy(flow.Self).
+		Count().ID("count").
+		To("counts", drop[flow.KV[string, int64]]())
+	return nil
+}
+
 // job finds a job by its name in testdata.
 func jobCalled(name string) launch.Job {
 	switch name {

@@ -2,29 +2,19 @@ package flow_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow"
 	"github.com/sluiceio/sluice/flow/launch"
+	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/proto/jobpb"
 )
-
-type wordConfig struct {
-	Lines []string      `flag:"lines" default:"a b a,c" help:"text to count"`
-	Every time.Duration `flag:"every" default:"1s" help:"window size"`
-	Token flow.Secret   `flag:"token"`
-}
-
-func buildWords(p *flow.Pipeline, cfg *wordConfig) error {
-	p.Of("lines", cfg.Lines...).
-		FlatMapSeq(strings.FieldsSeq).ID("words").
-		KeyBy(flow.Self).
-		Count().ID("count").
-		To("counts", drop[flow.KV[string, int64]]())
-	return nil
-}
 
 // call runs a mode of a job binary.
 func call(job launch.Job, args ...string) (code int, stdout, stderr string) {
@@ -137,5 +127,153 @@ func TestConfigurationsThatCannotBeParameters(t *testing.T) {
 	code, _, stderr := call(flow.JobOf("bad", func(*flow.Pipeline, *bad) error { return nil }), "plan")
 	if code != launch.ExitPlan || !strings.HasPrefix(stderr, "error E035: configuration field M has type map[string]string") {
 		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
+// slow is an endless source that says when it is read.
+type slow struct {
+	endless[int]
+	reading chan<- struct{}
+}
+
+func (s slow) OpenEnumerator(context.Context, int, []byte) (flow.Enumerator, error) {
+	return &timedSplits{n: 1}, nil
+}
+func (s slow) OpenReader(context.Context, *flow.Task) (flow.Reader[int], error) {
+	return &slowReader{slow: s}, nil
+}
+
+type slowReader struct {
+	timedReader
+	slow slow
+}
+
+func (r *slowReader) Assign(splits []flow.Split) error {
+	r.open = append(r.open, len(splits))
+	return nil
+}
+func (r *slowReader) Poll(ctx context.Context, out *flow.Records[int]) error {
+	if len(r.open) == 0 {
+		return io.EOF
+	}
+	select {
+	case r.slow.reading <- struct{}{}:
+	default:
+	}
+	out.Add(0, 1, 0, 0)
+	return nil
+}
+
+// lines is a sink that prints, as a command of Unix does.
+type lines[T any] struct{ w io.Writer }
+
+func (l lines[T]) Guarantee() flow.Guarantee { return flow.AtLeastOnce }
+func (l lines[T]) OpenWriter(context.Context, *flow.Task, [][]byte) (flow.Writer[T], error) {
+	return lineWriter[T]{w: l.w}, nil
+}
+
+type lineWriter[T any] struct {
+	connector.NoCommit
+	w io.Writer
+}
+
+func (l lineWriter[T]) Write(_ context.Context, v T, _ flow.Time) error {
+	_, err := fmt.Fprintln(l.w, v)
+	return err
+}
+func (lineWriter[T]) Flush(context.Context) error { return nil }
+func (lineWriter[T]) End(context.Context) error   { return nil }
+func (lineWriter[T]) Close() error                { return nil }
+
+func TestAnEmbeddedRunLeavesStdoutToTheSinks(t *testing.T) {
+	var sink bytes.Buffer
+	job := flow.JobOf("print", func(p *flow.Pipeline, _ *flow.NoConfig) error {
+		p.Of("in", 1, 2, 3).Map(double).To("out", lines[int]{&sink}).Parallelism(1)
+		return nil
+	})
+	code, stdout, stderr := call(job, "--sluice.parallelism=1")
+	if code != launch.ExitOK || stdout != "" || sink.String() != "2\n4\n6\n" || !strings.HasPrefix(stderr, "print finished in ") {
+		t.Errorf("exit %d, stdout %q, sink %q, stderr %q", code, stdout, sink.String(), stderr)
+	}
+}
+
+func TestAFailedRunPrintsTheRootCause(t *testing.T) {
+	build := func(p *flow.Pipeline, _ *flow.NoConfig) error {
+		p.Of("in", 1, 0).Map(func(v int) int { return 10 / v }).ID("divide").To("out", drop10[int]())
+		return nil
+	}
+	code, _, stderr := call(flow.JobOf("broken", build))
+	if code != launch.ExitFailed {
+		t.Errorf("exit %d", code)
+	}
+	for _, want := range []string{"error E051: panic: runtime error: integer divide by zero", "record: ", "value 1", "stack:\n", "modes_test.go:", "attempt 1"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("no %q in\n%s", want, stderr)
+		}
+	}
+	code, _, stderr = call(flow.JobOf("broken", build), "--sluice.restart=fixed(2,1ms)")
+	if code != launch.ExitFailed || !strings.Contains(stderr, "attempt 3") || !strings.Contains(stderr, "restarts: 2") {
+		t.Errorf("exit %d:\n%s", code, stderr)
+	}
+}
+
+// drop10 is a sink that takes everything.
+func drop10[T any]() flow.Sink[T] { return lines[T]{io.Discard} }
+
+func TestAnInterruptCancelsTheJob(t *testing.T) {
+	reading := make(chan struct{}, 1)
+	p, err := flow.Build("endless", &flow.NoConfig{}, func(p *flow.Pipeline, _ *flow.NoConfig) error {
+		p.From("in", slow{reading: reading}).KeyBy(self).Count().ID("count").To("out", drop10[flow.KV[int, int64]]())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog, err := p.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	interrupt := make(chan os.Signal, 1)
+	g := run.NewGroup(t.Context(), "test")
+	g.Go("interrupt", func(ctx context.Context) error {
+		<-reading
+		interrupt <- os.Interrupt
+		return nil
+	})
+	job, err := launch.Embed(t.Context(), prog, launch.Embedding{Name: "endless", Cancel: interrupt})
+	if err != nil || job.Status != jobpb.JobStatus_JOB_CANCELLED {
+		t.Errorf("status %v, error %v", job.GetStatus(), err)
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheEndOfTheContextCancelsTheJob(t *testing.T) {
+	reading := make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	p, err := flow.Build("endless", &flow.NoConfig{}, func(p *flow.Pipeline, _ *flow.NoConfig) error {
+		p.From("in", slow{reading: reading}).To("out", drop10[int]())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog, err := p.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := run.NewGroup(t.Context(), "test")
+	g.Go("cancel", func(context.Context) error {
+		<-reading
+		cancel()
+		return nil
+	})
+	job, err := launch.Embed(ctx, prog, launch.Embedding{Name: "endless"})
+	if err != nil || job.Status != jobpb.JobStatus_JOB_CANCELLED {
+		t.Errorf("status %v, error %v", job.GetStatus(), err)
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
 	}
 }
