@@ -103,9 +103,10 @@ func (l *loop) step() (p progress, err error) {
 	now := time.Now()
 	took := now.Sub(l.now)
 	l.now = now
-	l.meter.add(took, p.waited, l.meter.blocked()-blocked)
+	blocked = l.meter.blocked() - blocked
+	l.meter.add(took, p.waited, blocked)
 	if p.records > 0 {
-		l.limit = fit(p.records, took-p.waited)
+		l.limit = fit(p.records, took-p.waited-blocked) // waiting is not the functions' fault
 	}
 	return p, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/graph"
+	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task/fault"
@@ -196,13 +196,15 @@ func TestCancelStopsOnlyWhatIsOldEnough(t *testing.T) {
 func TestCancelDuringDeploy(t *testing.T) {
 	j, _ := waiting(t, 3)
 	c := start(t, j)
-	var wg sync.WaitGroup
 	for i := range 50 {
 		attempt := uint32(i + 1)
-		wg.Add(1)
-		together(&wg, func() { _ = c.proc.Deploy(j.deployment(attempt, uint64(attempt))) })
+		d := j.deployment(attempt, uint64(attempt))
+		g := run.NewGroup(t.Context(), "test")
+		g.Go("deploy", func(context.Context) error { return c.proc.Deploy(d) })
 		c.proc.Cancel(&taskpb.Cancel{Job: "job-1", JobEpoch: 1, Regions: []*taskpb.RegionEpoch{{Region: 0, Epoch: uint64(attempt)}}})
-		wg.Wait()
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	last := map[uint32]jobpb.SubtaskState{}
 	for len(last) < 50 || slices.Contains(valuesOf(last), running) {
@@ -215,8 +217,6 @@ func TestCancelDuringDeploy(t *testing.T) {
 		}
 	}
 }
-
-func together(wg *sync.WaitGroup, f func()) { time.AfterFunc(0, func() { defer wg.Done(); f() }) }
 
 func valuesOf[K comparable, V any](m map[K]V) (out []V) {
 	for _, v := range m {
@@ -550,16 +550,18 @@ func TestCommitTwiceMakesOutputVisibleOnce(t *testing.T) {
 
 func TestCommitsAtTheSameTimeRunOneByOne(t *testing.T) {
 	c, sink, m := prepared(t)
-	var wg sync.WaitGroup
+	g := run.NewGroup(t.Context(), "test")
 	for range 8 {
-		wg.Add(1)
-		together(&wg, func() {
-			if r := c.proc.Commit(context.Background(), m); r.Failure != nil || r.Retry {
+		g.Go("commit", func(ctx context.Context) error {
+			if r := c.proc.Commit(ctx, m); r.Failure != nil || r.Retry {
 				t.Errorf("result %v", r)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
 	if len(sink.visible) != 2 {
 		t.Errorf("visible %v", sink.visible)
 	}
