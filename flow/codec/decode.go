@@ -209,11 +209,10 @@ func (x *ext) decode(o *op, src []byte, n int, q unsafe.Pointer) (int, error) {
 
 // decodeAll reads count values into places that lie size bytes apart.
 func (p *program) decodeAll(src []byte, n int, q unsafe.Pointer, count int, size uintptr) (_ int, err error) {
-	for range count {
-		if n, err = p.decode(src, n, q); err != nil {
+	for i := range count { // no pointer behind the last one: it would lie in another object
+		if n, err = p.decode(src, n, unsafe.Add(q, uintptr(i)*size)); err != nil {
 			return 0, err
 		}
-		q = unsafe.Add(q, size)
 	}
 	return n, nil
 }

@@ -131,11 +131,10 @@ func (o *op) encode(b []byte, q unsafe.Pointer) ([]byte, error) {
 
 // encodeAll encodes count values that lie size bytes apart.
 func (p *program) encodeAll(b []byte, q unsafe.Pointer, count int, size uintptr) (_ []byte, err error) {
-	for range count {
-		if b, err = p.encode(b, q); err != nil {
+	for i := range count { // no pointer behind the last one: it would lie in another object
+		if b, err = p.encode(b, unsafe.Add(q, uintptr(i)*size)); err != nil {
 			return nil, err
 		}
-		q = unsafe.Add(q, size)
 	}
 	return b, nil
 }
