@@ -34,6 +34,9 @@ func (s *sink[T]) Guarantee() connector.Guarantee { return connector.ExactlyOnce
 func (s *sink[T]) String() string { return s.dir }
 
 func (s *sink[T]) OpenWriter(_ context.Context, t *connector.Task, _ [][]byte) (connector.Writer[T], error) {
+	if err := anchored("output directory", s.dir); err != nil {
+		return nil, err
+	}
 	if err := vfs.MakeDir(s.fs, filepath.Join(s.dir, tmpDir)); err != nil {
 		return nil, connector.Fatal(fmt.Errorf("output: %w", err))
 	}

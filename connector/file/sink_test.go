@@ -194,6 +194,21 @@ func TestTwoJobsWithOneNameDoNotOverwriteEachOther(t *testing.T) {
 	}
 }
 
+func TestARelativePathIsRefusedInATaskProcess(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, ".", "in.txt", "a\n")
+	if _, err := discover(t.Context(), Lines("in.txt")); err != nil {
+		t.Errorf("embedded: %v", err)
+	}
+	t.Setenv("SLUICE_TASK", "1")
+	if _, err := discover(t.Context(), Lines("in.txt")); err == nil || !connector.IsFatal(err) {
+		t.Errorf("input: %v", err)
+	}
+	if _, err := Text("out", text).OpenWriter(t.Context(), attempt("j-1", "out", 0, 1), nil); err == nil || !connector.IsFatal(err) {
+		t.Errorf("output: %v", err)
+	}
+}
+
 func FuzzPartName(f *testing.F) {
 	f.Add("j-1", "out", 3, uint64(1), uint64(2), uint64(7))
 	f.Add("../x", "~.%2F", 0, uint64(0), uint64(0), uint64(0))

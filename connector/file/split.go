@@ -111,6 +111,9 @@ func (e *enumerator) Close() error                                  { return nil
 
 // list finds the files of a pattern, sorted by name.
 func list(ctx context.Context, pattern string) ([]string, error) {
+	if err := anchored("input", pattern); err != nil {
+		return nil, err
+	}
 	info, err := os.Stat(pattern)
 	switch {
 	case err == nil && info.IsDir():
@@ -139,6 +142,15 @@ func list(ctx context.Context, pattern string) ([]string, error) {
 	}
 	slices.Sort(paths)
 	return paths, nil
+}
+
+// anchored refuses a relative path in a task process: its working directory is private and goes with the process, so
+// that input would never be found there and output would be lost.
+func anchored(what, path string) error {
+	if os.Getenv("SLUICE_TASK") == "" || filepath.IsAbs(path) {
+		return nil
+	}
+	return connector.Fatal(fmt.Errorf("%s %q is a relative path: on a cluster give an absolute one, which every worker sees", what, path))
 }
 
 func walk(ctx context.Context, dir string) (paths []string, err error) {
