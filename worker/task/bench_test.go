@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/sluiceio/sluice/bench/ratio"
@@ -143,51 +144,52 @@ func TestSpeedChain(t *testing.T) {
 }
 
 // counting counts records by key in a plain map.
-func counting(counts *map[int64]int64) Stage {
+func counting() Stage {
 	return StageOf[row, int64](func(*Runtime, Push[int64]) (Push[row], Operator, error) {
 		m := map[int64]int64{}
-		*counts = m
 		return func(r row) { m[r.Group]++ }, Base{}, nil
 	})
 }
 
-// keyedJob is source → keyBy → count over n rows, in two subtasks.
-func keyedJob(t testing.TB, n int) (*job, *map[int64]int64) {
-	counts := new(map[int64]int64)
+// keyedJob is source → keyBy → count over n rows.
+func keyedJob(t testing.TB, n, consumers int) *job {
 	j := newJob(t)
 	src := j.source("rows", 1, NewSource(rowSource(n), SourceOptions[row]{}))
 	x := NewKeyedExchange(mustCodec[row](t), func(r row) int64 { return r.Group }, mustHash[int64](t))
-	j.join("count", 1, end{from: src, by: jobpb.Partitioner_PARTITIONER_HASH, x: x, st: counting(counts)})
-	return j, counts
+	j.join("count", consumers, end{from: src, by: jobpb.Partitioner_PARTITIONER_HASH, x: x, st: counting()})
+	return j
 }
 
-// plainKeyed is the same by two goroutines and a channel of recycled batches.
-func plainKeyed(n int) map[int64]int64 {
+// plainKeyed is the same by goroutines and channels of recycled batches.
+func plainKeyed(n, consumers int) {
 	hash := func(k int64) uint64 { return codec.Mix(uint64(k)) }
-	full, free := make(chan *element.Batch[row], 4), make(chan *element.Batch[row], 8)
+	owner := layout.Owners(consumers, 128)
 	g := run.NewGroup(context.Background(), "plain")
-	counts := map[int64]int64{}
-	g.Go("count", func(context.Context) error {
-		for b := range full {
-			for _, r := range b.Vals {
-				counts[r.Group]++
+	full, free := make([]chan *element.Batch[row], consumers), make(chan *element.Batch[row], 8)
+	outs := make([]*element.Batch[row], consumers)
+	for c := range consumers {
+		full[c], outs[c] = make(chan *element.Batch[row], 4), &element.Batch[row]{}
+		g.Go("count", func(context.Context) error {
+			counts := map[int64]int64{}
+			for b := range full[c] {
+				for _, r := range b.Vals {
+					counts[r.Group]++
+				}
+				b.Reset()
+				select {
+				case free <- b:
+				default:
+				}
 			}
-			b.Reset()
-			select {
-			case free <- b:
-			default:
-			}
-		}
-		return nil
-	})
-	owner := layout.Owners(1, 128)
-	outs := []*element.Batch[row]{{}}
+			return nil
+		})
+	}
 	for i := range n {
 		r := rowOf(i)
 		to := owner[codec.KeyGroup(hash(r.Group), 128)]
 		outs[to].Append(r, element.Time(i))
 		if outs[to].Len() == 512 {
-			full <- outs[to]
+			full[to] <- outs[to]
 			select {
 			case outs[to] = <-free:
 			default:
@@ -195,31 +197,39 @@ func plainKeyed(n int) map[int64]int64 {
 			}
 		}
 	}
-	full <- outs[0]
-	close(full)
+	for c := range consumers {
+		full[c] <- outs[c]
+		close(full[c])
+	}
 	if err := g.Wait(); err != nil {
 		panic(err)
 	}
-	return counts
-}
-
-func BenchmarkPlainKeyed(b *testing.B) {
-	b.ReportAllocs()
-	plainKeyed(b.N)
 }
 
 func BenchmarkKeyed(b *testing.B) {
-	j, _ := keyedJob(b, b.N)
-	b.ReportAllocs()
-	b.ResetTimer()
-	finished(b, j)
+	for _, consumers := range []int{1, 2} {
+		b.Run(fmt.Sprint("Plain/", consumers), func(b *testing.B) {
+			b.ReportAllocs()
+			plainKeyed(b.N, consumers)
+		})
+		b.Run(fmt.Sprint("Job/", consumers), func(b *testing.B) {
+			j := keyedJob(b, b.N, consumers)
+			b.ReportAllocs()
+			b.ResetTimer()
+			finished(b, j)
+		})
+	}
 }
 
 func TestSpeedKeyed(t *testing.T) {
 	ratio.AtMost(t, 2.5, ratio.Wall,
-		func(n int) { plainKeyed(n) },
-		func(n int) {
-			j, _ := keyedJob(t, n)
-			finished(t, j)
-		})
+		func(n int) { plainKeyed(n, 1) },
+		func(n int) { finished(t, keyedJob(t, n, 1)) })
+}
+
+// TestSpeedKeyedRouting has to route: with one consumer there is nothing to decide.
+func TestSpeedKeyedRouting(t *testing.T) {
+	ratio.AtMost(t, 2.5, ratio.Wall,
+		func(n int) { plainKeyed(n, 2) },
+		func(n int) { finished(t, keyedJob(t, n, 2)) })
 }

@@ -72,6 +72,9 @@ func (x *exchange[T]) outlet(j joint) (any, outlet, error) {
 }
 
 func (x *exchange[T]) push(w *shuffle.Writer[T], j joint) Push[T] {
+	if len(j.ends) == 1 { // whatever the partitioner, it leads there
+		return toFirst(w, j.rt)
+	}
 	switch j.edge.Partitioner {
 	case jobpb.Partitioner_PARTITIONER_HASH:
 		return x.route(w, j.rt, layout.Owners(len(j.ends), j.rt.MaxParallelism))

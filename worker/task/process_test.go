@@ -331,10 +331,10 @@ func TestAKeyFunctionThatPanicsIsBlamedOnTheKeyedOperator(t *testing.T) {
 	j := newJob(t)
 	src := j.then(j.source("src", 1, NewSource(ints(5000), SourceOptions[int]{})), "m", mapped(same))
 	x := NewKeyedExchange(mustCodec[int](t), boomAt(77), mustHash[int](t))
-	j.join("count", 1, end{from: src, by: jobpb.Partitioner_PARTITIONER_HASH, x: x, st: mapped(same)})
+	j.join("count", 2, end{from: src, by: jobpb.Partitioner_PARTITIONER_HASH, x: x, st: mapped(same)})
 	c := start(t, j)
 	deploy(t, c, j.deployment(1, 1))
-	for _, u := range c.await(2) {
+	for _, u := range c.await(3) {
 		if u.Chain == 0 {
 			expect(t, u.Failure, fault.CodePanic, "count", "row 77 of split 0")
 		}
