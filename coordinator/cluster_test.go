@@ -231,13 +231,13 @@ func TestWithoutLeaderCallsEndInTimeAndStaleReadsAnswer(t *testing.T) {
 			start := time.Now()
 			_, err := left.Jobs().Submit(ctx, &apipb.SubmitRequest{Spec: clustertest.Spec("job", digest), RequestId: "r2"})
 			cancel()
-			mustFail(t, err, codes.Unavailable, "E050")
+			mustFail(t, err, codes.Unavailable, "E069")
 			if took := time.Since(start); took > min(limit, 6*time.Second) {
 				t.Errorf("with %s to go, the refusal took %s", limit, took)
 			}
 		}
 		_, err := left.Jobs().List(call(t), &apipb.ListRequest{})
-		mustFail(t, err, codes.Unavailable, "E050")
+		mustFail(t, err, codes.Unavailable, "E069")
 		stale, err := left.Jobs().List(call(t), &apipb.ListRequest{Stale: true})
 		if err != nil || len(stale.Jobs) != 1 {
 			t.Fatalf("stale list %v, %v", stale, err)
