@@ -19,7 +19,7 @@ const (
 	CodeForeignPlatform = "E040"
 	CodeNotELF          = "E041"
 	CodeProtocol        = "E045"
-	CodeNoLeader        = "E050"
+	CodeNoLeader        = "E069"
 	CodeUnknownOutcome  = "E070"
 	CodeUnknownJob      = state.CodeNoJob
 	CodeNoArtifact      = state.CodeNoArtifact
