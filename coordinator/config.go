@@ -36,7 +36,8 @@ type Config struct {
 
 	Policy wire.Policy
 
-	// HeartbeatTimeout and ElectionTimeout are Raft's; not below ten times the measured fsync of the disk.
+	// HeartbeatTimeout and ElectionTimeout are Raft's. They are raised at start, with a warning, to ten times what the disk
+	// takes for a sync: heartbeats wait for the disk, and a slow disk must not look like a dead leader.
 	HeartbeatTimeout time.Duration
 	ElectionTimeout  time.Duration
 	// LeaseTimeout: a leader without contact to a quorum for that long steps down.
@@ -48,7 +49,7 @@ type Config struct {
 	HangTimeout time.Duration
 	// StopTimeout bounds what a planned stop does before it ends: handing leadership over.
 	StopTimeout time.Duration
-	// NoLeaderWait is how long a call waits for a leader before it is refused with E050; the call's own deadline is
+	// NoLeaderWait is how long a call waits for a leader before it is refused with E069; the call's own deadline is
 	// obeyed when it is nearer.
 	NoLeaderWait time.Duration
 
@@ -131,6 +132,13 @@ func (c Config) Validate() error {
 	}
 	if c.BootstrapExpect > 1 && c.BootstrapExpect%2 == 0 {
 		fault("bootstrap-expect %d: use an odd number; an even one tolerates no more losses than the odd one below it", c.BootstrapExpect)
+	}
+	if c.BootstrapExpect == 1 {
+		for _, addr := range c.Join {
+			if addr != c.Listen && addr != c.Advertise {
+				fault("bootstrap-expect 1 forms a cluster of this node alone: do not join %s, or leave bootstrap-expect out", addr)
+			}
+		}
 	}
 	if c.BootstrapExpect > 1 && len(c.Join) == 0 {
 		fault("bootstrap-expect %d: join must list the other coordinators", c.BootstrapExpect)
