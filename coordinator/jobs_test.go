@@ -254,7 +254,7 @@ func TestFollowerRefusesSessionsAndNamesTheLeader(t *testing.T) {
 		}
 		first := &controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Register{Register: register}}
 		err := attach(c.Followers(leader)[0], first)
-		mustFail(t, err, codes.Unavailable, "E050")
+		mustFail(t, err, codes.Unavailable, "E069")
 		if detail, _ := apipb.DetailOf(err); detail.Leader != leader.API {
 			t.Errorf("the refusal names %q, the leader is at %q", detail.Leader, leader.API)
 		}
@@ -262,7 +262,7 @@ func TestFollowerRefusesSessionsAndNamesTheLeader(t *testing.T) {
 		register.Slots = 0
 		mustFail(t, attach(leader, first), codes.InvalidArgument, "E082")
 		register.Slots, register.TermSeen = 1, 1<<40
-		mustFail(t, attach(leader, first), codes.Unavailable, "E050")
+		mustFail(t, attach(leader, first), codes.Unavailable, "E069")
 		register.TermSeen, register.ProtocolMin, register.ProtocolMax = 0, 90, 99
 		mustFail(t, attach(leader, first), codes.FailedPrecondition, "E045")
 	})
@@ -312,7 +312,7 @@ func TestEventsAreFollowed(t *testing.T) {
 			if err == nil {
 				continue
 			}
-			mustFail(t, err, codes.Unavailable, "E050")
+			mustFail(t, err, codes.Unavailable, "E069")
 			break
 		}
 	})
