@@ -178,7 +178,7 @@ func (c *coordinator) Attach(stream controlpb.Control_AttachServer) error {
 	leader, term, cluster, lostAfter := c.leader, c.term, c.cluster, c.lostAfter
 	c.mu.Unlock()
 	if leader != "" {
-		return apipb.NewError(codes.FailedPrecondition, &apipb.ErrorDetail{Code: "E050", Leader: leader}, "not the leader")
+		return apipb.NewError(codes.FailedPrecondition, &apipb.ErrorDetail{Code: "E069", Leader: leader}, "not the leader")
 	}
 	s := &fakeSession{
 		c: c, stream: stream, register: first.GetRegister(), messages: make(chan *controlpb.WorkerMessage, 4096),
