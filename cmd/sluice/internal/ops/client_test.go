@@ -72,7 +72,7 @@ func TestWithoutALeaderTheTimeoutEndsWithFive(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		err := List(ctx, r.Session, ListOptions{})
-		wantExit(t, err, ExitUnreachable, "E050")
+		wantExit(t, err, ExitUnreachable, "E069")
 		if took := time.Since(begun); took != 10*time.Second {
 			t.Errorf("took %v", took)
 		}
