@@ -153,7 +153,7 @@ func newRig(t *testing.T, fakes ...*fake) *rig {
 
 // noLeader is what a coordinator answers that has none.
 func noLeader() error {
-	return apipb.NewError(codes.Unavailable, &apipb.ErrorDetail{Code: "E050", Retryable: true, Hints: []string{"wait"}}, "no leader")
+	return apipb.NewError(codes.Unavailable, &apipb.ErrorDetail{Code: "E069", Retryable: true, Hints: []string{"wait"}}, "no leader")
 }
 
 func unknownOutcome() error {
