@@ -43,7 +43,6 @@ type attempt struct {
 	// Owned by the goroutine of the subtask until that has ended.
 	finished     bool
 	committables []*jobpb.Committable
-	goroutine    string // header of its stack
 }
 
 // Reasons to stop an attempt.
@@ -52,7 +51,6 @@ var (
 	errSuperseded = errors.New("superseded by a newer attempt")
 )
 
-func (a *attempt) id() subtaskID      { return subtaskID{a.sub.Chain, a.sub.Index} }
 func (a *attempt) index() int         { return int(a.sub.Index) }
 func (a *attempt) plan() *jobpb.Chain { return a.layout.Plan.Chains[a.sub.Chain] }
 func (a *attempt) name() string {

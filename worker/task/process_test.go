@@ -654,7 +654,6 @@ func TestStagesOfOneOperatorShare(t *testing.T) {
 	type both struct {
 		Base
 		seen map[int]int
-		out  Push[int]
 	}
 	opened, closed := 0, 0
 	side := func(n int) Stage {
