@@ -40,7 +40,8 @@ type Sink[T any] interface {
 
 // CommittingSink is a Sink with two-phase commit. ExactlyOnce without it is an error at plan time (E024).
 type CommittingSink interface {
-	// OpenCommitter starts a committer, in any task process of the job. t.Subtask and t.Attempt are zero.
+	// OpenCommitter starts a committer, in any task process of the job. For AbortUnknown t is the attempt that begins;
+	// for Commit and Abort, which may run where no attempt does, Subtask, Parallelism and Attempt are zero.
 	OpenCommitter(ctx context.Context, t *Task) (Committer, error)
 }
 
@@ -102,7 +103,8 @@ type Committer interface {
 	Commit(ctx context.Context, cs []Committable) ([]CommitResult, error)
 	// Abort removes prepared output that will never be committed. Idempotent.
 	Abort(ctx context.Context, cs []Committable) error
-	// AbortUnknown removes leftovers of lower epochs of this job and sink, except keep (PROTOCOL 15).
+	// AbortUnknown removes leftovers of lower epochs of this job, sink and subtask, except keep. After a change of
+	// parallelism subtask i answers for all old subtasks whose index is i modulo the parallelism.
 	AbortUnknown(ctx context.Context, keep []Committable) error
 	Close() error
 }

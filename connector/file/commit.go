@@ -60,7 +60,9 @@ func parse(name string) (p part, ok bool) {
 type committer struct {
 	fs   vfs.FS
 	dir  string
-	self part // job, sink and epochs of the process
+	self part // job, sink, subtask and epochs of the attempt that it belongs to
+	// parallelism of the sink; 1 where the committer belongs to no attempt.
+	parallelism int
 }
 
 // Commit publishes by rename. A file that is at its final place already was published by an earlier try.
@@ -177,7 +179,8 @@ func (c *committer) Abort(_ context.Context, cs []connector.Committable) error {
 	return errors.Join(errs...)
 }
 
-// AbortUnknown removes files in progress of this job and sink whose epochs are lower than those of the process.
+// AbortUnknown removes files in progress of this job and sink whose epochs are lower than those of the attempt, and
+// whose subtask was this one's. After a change of parallelism subtask i answers for all old indices ≡ i.
 func (c *committer) AbortUnknown(ctx context.Context, keep []connector.Committable) error {
 	kept := map[string]bool{}
 	for _, cm := range keep {
@@ -193,7 +196,8 @@ func (c *committer) AbortUnknown(ctx context.Context, keep []connector.Committab
 	var errs []error
 	for _, e := range entries {
 		p, ok := parse(e.Name())
-		if !ok || kept[e.Name()] || p.job != c.self.job || p.sink != c.self.sink || !older(p, c.self) {
+		if !ok || kept[e.Name()] || p.job != c.self.job || p.sink != c.self.sink || !older(p, c.self) ||
+			p.subtask%c.parallelism != c.self.subtask {
 			continue
 		}
 		errs = append(errs, ctx.Err(), c.remove(filepath.Join(c.dir, tmpDir, e.Name())))

@@ -44,7 +44,8 @@ func (s *sink[T]) OpenWriter(_ context.Context, t *connector.Task, _ [][]byte) (
 }
 
 func (s *sink[T]) OpenCommitter(_ context.Context, t *connector.Task) (connector.Committer, error) {
-	return &committer{fs: s.fs, dir: s.dir, self: part{job: t.Job, sink: t.Operator, jobEpoch: t.JobEpoch, regionEpoch: t.RegionEpoch}}, nil
+	self := part{job: t.Job, sink: t.Operator, subtask: t.Subtask, jobEpoch: t.JobEpoch, regionEpoch: t.RegionEpoch}
+	return &committer{fs: s.fs, dir: s.dir, self: self, parallelism: max(1, t.Parallelism)}, nil
 }
 
 // writer fills one part file between two Prepares; the file's checkpoint is that of the Prepare to come.

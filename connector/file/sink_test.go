@@ -140,6 +140,7 @@ func TestLostOutputIsReported(t *testing.T) {
 func TestLeftoversOfLowerEpochsGoAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	old := prepared(t, dir, attempt("j-1", "out", 0, 1), "old")
+	neighbour := prepared(t, dir, attempt("j-1", "out", 2, 1), "of a subtask that may have finished")
 	kept := prepared(t, dir, attempt("j-1", "out", 1, 1), "kept")
 	current := prepared(t, dir, attempt("j-1", "out", 0, 2), "current")
 	newer := prepared(t, dir, attempt("j-1", "out", 0, 3), "newer")
@@ -154,7 +155,7 @@ func TestLeftoversOfLowerEpochsGoAndNothingElse(t *testing.T) {
 	if slices.Contains(progress, string(old[0].Data)) {
 		t.Error("the leftover is still there")
 	}
-	for _, cs := range [][]connector.Committable{kept, current, newer, sink, job} {
+	for _, cs := range [][]connector.Committable{kept, neighbour, current, newer, sink, job} {
 		if !slices.Contains(progress, string(cs[0].Data)) {
 			t.Errorf("%s is gone", cs[0].Data)
 		}
