@@ -23,7 +23,7 @@ type Task struct {
 	Subtask, Parallelism int
 	// Attempt of this subtask: grows with every try in the life of the job.
 	Attempt uint32
-	// JobEpoch and RegionEpoch fence external names: output of a lower pair is void (PROTOCOL 15).
+	// JobEpoch and RegionEpoch fence external names: output of a lower pair is void.
 	JobEpoch, RegionEpoch uint64
 	Log                   *slog.Logger
 }
@@ -40,7 +40,7 @@ type Source[T any] interface {
 }
 
 // Enumerator discovers the splits of a source. Splits are handed to readers in the order of discovery; which reader
-// gets which is decided by the coordinator and committed before the first record is read (PROTOCOL 2).
+// gets which is decided by the coordinator and committed before the first record is read.
 type Enumerator interface {
 	// Next blocks until more splits are known or ctx is done; io.EOF ends a bounded source, with or after the last
 	// splits.

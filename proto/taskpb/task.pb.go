@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Fences of PROTOCOL rule 20. Receivers compare per region and refuse anything older.
+// Epochs fence messages, names and paths. Receivers compare per region and refuse anything older.
 type Epochs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
