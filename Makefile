@@ -12,9 +12,6 @@ PRODUCT  := $(filter-out internal/tools,$(NESTED))
 EXAMPLES := $(sort $(patsubst %/,%,$(dir $(wildcard examples/*/main.go))))
 LDFLAGS  := -s -w
 
-FLIGHTS_PACKAGE := vega-datasets@3.2.1
-FLIGHTS_SHA256  := dbeb920c90f59b6ccaff823dcc3d08f25a97fa1ce128d93f40be4e931f5900b0
-
 .DEFAULT_GOAL := help
 .PHONY: help build gen check format vet static generated laws test speed demo bench verify data clean
 
@@ -74,15 +71,8 @@ bench: ## every benchmark, once
 verify: build ## what takes hours: full data, full matrices; writes docs/verified.md
 	$(GO) run ./internal/verify
 
-data: data/flights-3m.parquet ## fetch the full flights data (13 MB, needs npm); no part of demo or test
-
-data/flights-3m.parquet:
-	@command -v npm >/dev/null || { echo "make data needs npm: the data is the npm package $(FLIGHTS_PACKAGE)"; exit 1; }
-	@rm -rf data/fetch && mkdir -p data/fetch
-	cd data/fetch && npm pack --silent $(FLIGHTS_PACKAGE) && tar xzf *.tgz package/data/flights-3m.parquet
-	@got=$$( (sha256sum data/fetch/package/data/flights-3m.parquet 2>/dev/null || shasum -a 256 data/fetch/package/data/flights-3m.parquet) | cut -d ' ' -f 1); \
-	if [ "$$got" != "$(FLIGHTS_SHA256)" ]; then echo "flights-3m.parquet has digest $$got, not $(FLIGHTS_SHA256)"; exit 1; fi
-	@mv data/fetch/package/data/flights-3m.parquet $@ && rm -rf data/fetch
+data: ## fetch the full flights data as CSV below data/ (13 MB, needs npm); no part of demo or test
+	@examples/flights/fetch.sh data
 
 clean: ## remove what build and data made
 	rm -rf bin data
