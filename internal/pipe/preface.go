@@ -36,7 +36,7 @@ type Preface struct {
 	Job     JobHash
 	Process uint64 // never 0
 	// JobEpoch and RegionEpoch are those of the subtask that the dialler wants first: the process has to know at
-	// least these, otherwise the answer is NotYet. Each channel checks its own epochs again (PROTOCOL 20).
+	// least these, otherwise the answer is NotYet. Each channel checks its own epochs again.
 	JobEpoch    uint64
 	RegionEpoch uint64
 }
