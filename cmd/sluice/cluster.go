@@ -112,7 +112,7 @@ func (a *app) recoverVerb() *cobra.Command {
 	}
 	c.Flags().StringVar(&dir, "data-dir", "", "data directory of the stopped coordinator")
 	c.Flags().StringSliceVar(&peers, "peers", nil, "survivors: node id and Raft address of each")
-	c.RunE = a.local(func(ctx context.Context, s *ops.Session, _ []string) error {
+	c.RunE = a.local(func(ctx context.Context, _ *ops.Session, _ []string) error {
 		if dir == "" {
 			return ops.Usagef("--data-dir D", "which coordinator?")
 		}
@@ -124,7 +124,7 @@ func (a *app) recoverVerb() *cobra.Command {
 			}
 			list = append(list, cluster.Peer{ID: id, RaftAddress: addr})
 		}
-		return cluster.Recover(ctx, s.Out, dir, list)
+		return cluster.Recover(ctx, a.node(&nodeFlags{}), dir, list)
 	})
 	return c
 }

@@ -17,7 +17,11 @@ func main() {
 	if job.TaskProcess() {
 		job.Main() // does not return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	a := &app{out: os.Stdout, err: os.Stderr, getenv: os.LookupEnv, dial: ops.Dial, now: time.Now}
 	if term.IsTerminal(int(os.Stdout.Fd())) && term.IsTerminal(int(os.Stderr.Fd())) {

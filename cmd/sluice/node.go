@@ -28,7 +28,7 @@ func (f *nodeFlags) register(flags *pflag.FlagSet) {
 }
 
 func (a *app) node(f *nodeFlags) cluster.Node {
-	return cluster.Node{Out: a.out, Err: a.err, Logging: f.logging}
+	return cluster.Node{Out: a.out, Err: a.err, Logging: f.logging, Format: ops.Format(a.flags.output)}
 }
 
 func (a *app) coordinatorVerb() *cobra.Command {

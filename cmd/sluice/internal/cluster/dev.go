@@ -151,7 +151,9 @@ func (s *supervisor) life(ctx context.Context, nodes *run.Group) (err error) {
 	if err != nil {
 		return err
 	}
-	s.banner(leader)
+	if err := s.banner(leader); err != nil {
+		return err
+	}
 	begun = true
 	if s.bond == detached {
 		if s.file.Temporary {
@@ -175,7 +177,7 @@ func (s *supervisor) watch(ctx context.Context) error {
 	for left := len(s.file.Nodes); left > 0; left-- {
 		select {
 		case e := <-s.exits:
-			s.node.say("%s (pid %d) ended: %s\n  again: %s %s", e.node.Name, e.node.PID, ended(e.err), s.file.Binary,
+			_, _ = fmt.Fprintf(s.node.Err, "%s (pid %d) ended: %s\n  again: %s %s\n", e.node.Name, e.node.PID, ended(e.err), s.file.Binary,
 				strings.Join(s.file.args(e.node, s.opts), " "))
 		case <-ctx.Done():
 			return nil
@@ -278,29 +280,29 @@ func (s *supervisor) look(ctx context.Context, client *ops.Client) (leader, miss
 	return "", "the leader's address is not known yet"
 }
 
-func (s *supervisor) banner(leader string) {
+func (s *supervisor) banner(leader string) error {
 	f := s.file
-	persistence := f.DataDir
-	if f.Temporary {
-		persistence = "NONE: jobs are lost on exit (keep them with --data-dir ./.sluice)"
-		if s.bond == detached {
-			persistence = "NONE: jobs are lost at `sluice dev stop` (keep them with --data-dir ./.sluice)"
-		}
-	}
-	stop := "ctrl-C"
+	persistence, stop := f.DataDir, "ctrl-C"
 	if s.bond == detached {
 		stop = "sluice dev stop"
-		if !f.Temporary {
-			stop += " --data-dir " + f.DataDir
-		}
 	}
-	s.node.say("sluice %s (task protocol %d) — development cluster, NOT for production", Version(), taskpb.Protocol)
-	s.node.say("  API           %s", strings.Join(f.addrs(), ","))
-	s.node.say("  Coordinators  %d (leader: %s)", len(f.role(roleCoordinator)), leader)
-	s.node.say("  Workers       %d × %d slots", len(f.role(roleWorker)), s.opts.Slots)
-	s.node.say("  Security      off (loopback only)")
-	s.node.say("  Logs          %s", filepath.Join(f.DataDir, "logs"))
-	s.node.say("  Persistence   %s", persistence)
-	s.node.say("  Stop          %s", stop)
-	s.node.say("  Use           export SLUICE_ADDR=%s", strings.Join(f.addrs(), ","))
+	switch {
+	case f.Temporary:
+		persistence = "NONE: jobs are lost at the end (keep them with --data-dir ./.sluice)"
+	case s.bond == detached:
+		stop += " --data-dir " + f.DataDir
+	}
+	addrs := strings.Join(f.addrs(), ",")
+	lines := []string{
+		fmt.Sprintf("sluice %s (task protocol %d) — development cluster, NOT for production", Version(), taskpb.Protocol),
+		"  API           " + addrs,
+		fmt.Sprintf("  Coordinators  %d (leader: %s)", len(f.role(roleCoordinator)), leader),
+		fmt.Sprintf("  Workers       %d × %d slots", len(f.role(roleWorker)), s.opts.Slots),
+		"  Security      off (loopback only)",
+		"  Logs          " + filepath.Join(f.DataDir, "logs"),
+		"  Persistence   " + persistence,
+		"  Stop          " + stop,
+		"  Use           export SLUICE_ADDR=" + addrs,
+	}
+	return s.node.answer(f, "%s", strings.Join(lines, "\n"))
 }

@@ -276,8 +276,13 @@ func TestTemporaryClusterLeavesNothingBehind(t *testing.T) {
 	o, _ := stage(t, "node")
 	out := newOutput()
 	n := Node{Out: out, Err: out}
+	n.Format = ops.JSON
 	if err := DevDetached(t.Context(), n, o); err != nil {
 		t.Fatal(err)
+	}
+	var said File
+	if err := json.Unmarshal([]byte(out.String()), &said); err != nil || len(said.Nodes) != 5 || !said.Temporary {
+		t.Errorf("%v: said in JSON %s", err, out.String())
 	}
 	if err := DevStop(t.Context(), n, ""); err != nil {
 		t.Fatal(err)
@@ -422,8 +427,8 @@ func TestBadOptionsAreUsageErrors(t *testing.T) {
 	wantExit(t, RunCoordinator(t.Context(), n, DefaultCoordinator()), ops.ExitUsage)
 	n.Logging = Logging{Level: "info", Form: "xml"}
 	wantExit(t, RunWorker(t.Context(), n, DefaultWorker()), ops.ExitUsage)
-	wantExit(t, Recover(t.Context(), out, t.TempDir(), nil), ops.ExitUsage)
-	wantExit(t, Recover(t.Context(), out, "/nowhere", []Peer{{ID: "a", RaftAddress: "b"}}), ops.ExitNotFound)
+	wantExit(t, Recover(t.Context(), n, t.TempDir(), nil), ops.ExitUsage)
+	wantExit(t, Recover(t.Context(), n, "/nowhere", []Peer{{ID: "a", RaftAddress: "b"}}), ops.ExitNotFound)
 }
 
 func TestDamagedFileIsNotTakenForNoCluster(t *testing.T) {

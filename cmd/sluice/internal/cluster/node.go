@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -49,6 +50,7 @@ func (l Logging) logger(w io.Writer) (hclog.Logger, error) {
 type Node struct {
 	Out, Err io.Writer
 	Logging  Logging
+	Format   ops.Format // of what sluice dev says
 }
 
 // RunCoordinator is the life of a coordinator.
@@ -90,6 +92,22 @@ func (n Node) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(n.Out, format+"\n", args...) // nobody listens if this fails
 }
 
+// answer writes the value in JSON, or the text.
+func (n Node) answer(value any, format string, args ...any) error {
+	text := fmt.Sprintf(format, args...) + "\n"
+	if n.Format == ops.JSON {
+		data, err := json.MarshalIndent(value, "", "  ")
+		if err != nil {
+			return err
+		}
+		text = string(data) + "\n"
+	}
+	if _, err := io.WriteString(n.Out, text); err != nil {
+		return nodeFault("write the answer", err)
+	}
+	return nil
+}
+
 func orNone(s string) string {
 	if s == "" {
 		return "none"
@@ -116,7 +134,7 @@ func nodeFault(role string, err error) error {
 type Peer = coordinator.Peer
 
 // Recover gives the stopped coordinator of a data directory a new list of voters.
-func Recover(ctx context.Context, out io.Writer, dataDir string, peers []Peer) error {
+func Recover(ctx context.Context, n Node, dataDir string, peers []Peer) error {
 	if len(peers) == 0 {
 		return ops.Usagef("--peers ID=RAFT-ADDRESS,… with every coordinator that survived", "no peers")
 	}
@@ -126,6 +144,6 @@ func Recover(ctx context.Context, out io.Writer, dataDir string, peers []Peer) e
 	if err := coordinator.Recover(ctx, dataDir, peers); err != nil {
 		return nodeFault("recover", err)
 	}
-	_, err := fmt.Fprintf(out, "%s now believes in %d voters. Recover every other survivor with the same list, then start them.\n", dataDir, len(peers))
-	return err
+	return n.answer(map[string]any{"dataDir": dataDir, "voters": len(peers)},
+		"%s now believes in %d voters. Recover every other survivor with the same list, then start them.", dataDir, len(peers))
 }

@@ -45,8 +45,7 @@ func DevStop(ctx context.Context, n Node, dir string) (err error) {
 	if err := tidyAlone(ctx, f); err != nil {
 		return err
 	}
-	n.say("%d of %d nodes were running; all have ended", running, len(f.Nodes))
-	return nil
+	return n.answer(map[string]int{"running": running, "nodes": len(f.Nodes)}, "%d of %d nodes were running; all have ended", running, len(f.Nodes))
 }
 
 // endNodes ends the processes of a cluster, workers first, so that coordinators see them leave.

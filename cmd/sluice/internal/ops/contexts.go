@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/sluiceio/sluice/internal/vfs"
 )
@@ -124,21 +125,13 @@ func (c *Contexts) Remove(name string) error {
 
 // Show lists the contexts.
 func (c *Contexts) Show(s *Session) error {
-	if s.Format == JSON {
-		data, err := json.MarshalIndent(c, "", "  ")
-		if err != nil {
-			return err
+	return s.printValue(c, func(w *tabwriter.Writer) {
+		for _, name := range slices.Sorted(maps.Keys(c.Clusters)) {
+			mark := "  "
+			if name == c.Current {
+				mark = "* "
+			}
+			row(w, mark+name, strings.Join(c.Clusters[name].Addrs, ","))
 		}
-		return s.write(string(data) + "\n")
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Clusters)) {
-		mark := " "
-		if name == c.Current {
-			mark = "*"
-		}
-		if err := s.write(mark + " " + name + "  " + strings.Join(c.Clusters[name].Addrs, ",") + "\n"); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }

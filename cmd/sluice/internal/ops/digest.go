@@ -2,7 +2,6 @@ package ops
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/sluiceio/sluice/internal/vfs"
 )
@@ -41,14 +41,12 @@ func Digest(s *Session, dir string) error {
 	if err != nil {
 		return err
 	}
-	if s.Format == JSON {
-		text, err := json.MarshalIndent(map[string]any{"count": fmt.Sprint(d.Count), "sum": fmt.Sprintf("%016x", d.Sum), "xor": fmt.Sprintf("%016x", d.Xor)}, "", "  ")
-		if err != nil {
-			return err
-		}
-		return s.write(string(text) + "\n")
-	}
-	return s.write(d.String() + "\n")
+	value := struct {
+		Count uint64 `json:"count"`
+		Sum   string `json:"sum"`
+		Xor   string `json:"xor"`
+	}{d.Count, fmt.Sprintf("%016x", d.Sum), fmt.Sprintf("%016x", d.Xor)}
+	return s.printValue(value, func(w *tabwriter.Writer) { row(w, d) })
 }
 
 // DigestDir reads a directory. Names that begin with a dot, or end with the suffix of files that are being written, are

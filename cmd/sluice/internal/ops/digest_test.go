@@ -68,6 +68,12 @@ func TestDigestOfWhatIsNoDirectory(t *testing.T) {
 	}
 	wantExit(t, Digest(r.Session, file), ExitOther, CodeLocalFile)
 	wantExit(t, Digest(r.Session, file+"none"), ExitNotFound, CodeLocalFile)
+	r.Format = JSON
+	if err := Digest(r.Session, filepath.Dir(file)); err != nil || r.out.String() != "{\n  \"count\": 0,\n  \"sum\": \"0000000000000000\",\n  \"xor\": \"0000000000000000\"\n}\n" {
+		t.Errorf("%v: %s", err, r.out.String())
+	}
+	r.out.Reset()
+	r.Format = Table
 	if err := Digest(r.Session, filepath.Dir(file)); err != nil || r.out.String() != "0 0000000000000000 0000000000000000\n" {
 		t.Errorf("%v: %q", err, r.out.String())
 	}

@@ -75,6 +75,12 @@ const waitTime = 20 * time.Second
 // cancelled is an error.
 func Wait(ctx context.Context, s *Session, o WaitOptions) error {
 	resp, err := await(ctx, s.Client, o)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return &Fault{
+			Exit: ExitInterrupted, Err: fmt.Errorf("interrupted; job %s goes on", o.Job), Where: o.Job,
+			Hints: []string{"sluice wait " + o.Job + " waits again, sluice cancel " + o.Job + " ends it"},
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -244,6 +244,18 @@ func TestWaitTimesOutWithSevenAndUnreachableWithFive(t *testing.T) {
 	})
 }
 
+func TestInterruptedWaitSaysThatTheJobGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		err := Wait(ctx, newRig(t, waits(make([]error, 100), nil)).Session, WaitOptions{Job: "a-1"})
+		wantExit(t, err, ExitInterrupted, "")
+		if !strings.Contains(err.Error(), "a-1 goes on") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 func TestUnknownJobIsThree(t *testing.T) {
 	unknown := apipb.NewError(codes.NotFound, &apipb.ErrorDetail{Code: "E071"}, "unknown job")
 	r := newRig(t, &fake{

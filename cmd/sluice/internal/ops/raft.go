@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"text/tabwriter"
 
-	"google.golang.org/protobuf/types/known/emptypb"
-
 	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/apipb"
 )
@@ -90,7 +88,11 @@ func SaveSnapshot(ctx context.Context, s *Session, path string) error {
 	if err != nil {
 		return err
 	}
-	return s.print(&emptypb.Empty{}, func(w *tabwriter.Writer) { row(w, fmt.Sprintf("%s: %s", path, size(written))) })
+	saved := struct {
+		File  string `json:"file"`
+		Bytes int64  `json:"bytes"`
+	}{path, written}
+	return s.printValue(saved, func(w *tabwriter.Writer) { row(w, fmt.Sprintf("%s: %s", path, size(written))) })
 }
 
 // ownDirectory refuses before anything is asked for that could not be written.

@@ -13,8 +13,6 @@ import (
 	"text/tabwriter"
 	"text/template"
 
-	"google.golang.org/protobuf/types/known/emptypb"
-
 	"github.com/sluiceio/sluice/internal/vfs"
 )
 
@@ -56,9 +54,16 @@ func NewJob(s *Session, o NewJobOptions) error {
 			return localFault(err)
 		}
 	}
-	return s.print(&emptypb.Empty{}, func(w *tabwriter.Writer) {
-		for _, f := range files {
-			row(w, filepath.Join(o.Dir, f.name))
+	made := struct {
+		Dir   string   `json:"dir"`
+		Files []string `json:"files"`
+	}{Dir: o.Dir}
+	for _, f := range files {
+		made.Files = append(made.Files, f.name)
+	}
+	return s.printValue(made, func(w *tabwriter.Writer) {
+		for _, name := range made.Files {
+			row(w, filepath.Join(o.Dir, name))
 		}
 		row(w, "\nNext: cd "+o.Dir+" && go test ./... && go run . plan")
 	})

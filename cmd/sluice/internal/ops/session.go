@@ -72,6 +72,21 @@ func aligned(table func(w *tabwriter.Writer)) []string {
 	return lines
 }
 
+// printValue is print for answers that do not come from the API.
+func (s *Session) printValue(v any, table func(w *tabwriter.Writer)) error {
+	if s.Format != JSON {
+		return s.write(strings.Join(aligned(table), "\n"))
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	return s.write(b.String())
+}
+
 func (s *Session) write(text string) error {
 	if _, err := io.WriteString(s.Out, text); err != nil {
 		return localFault(fmt.Errorf("write the answer: %w", err))
