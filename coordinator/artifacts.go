@@ -15,6 +15,7 @@ import (
 	"github.com/sluiceio/sluice/coordinator/api"
 	"github.com/sluiceio/sluice/coordinator/artifact"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/commandpb"
 )
@@ -94,7 +95,13 @@ func (n *node) Upload(ctx context.Context, u api.Upload) (existed bool, err erro
 	if err != nil {
 		return false, err
 	}
+	if err := failpoint.Hit(ctx, "coordinator.upload.kept"); err != nil {
+		return false, err
+	}
 	if fact.Nodes, err = r.replicate(ctx, u.Digest, fact.Size); err != nil {
+		return false, err
+	}
+	if err := failpoint.Hit(ctx, "coordinator.upload.copied"); err != nil {
 		return false, err
 	}
 	result, err := n.Propose(ctx, &commandpb.Command{Command: &commandpb.Command_PutArtifact{PutArtifact: fact}})
@@ -103,6 +110,9 @@ func (n *node) Upload(ctx context.Context, u api.Upload) (existed bool, err erro
 	}
 	if result.Status == state.Refused {
 		return false, fmt.Errorf("record artifact %s: %s", u.Digest.Short(), result.Message)
+	}
+	if err := failpoint.Hit(ctx, "coordinator.upload.committed"); err != nil {
+		return false, err
 	}
 	r.log.Info("artifact stored", "artifact", u.Digest.Short(), "bytes", fact.Size, "copies", len(fact.Nodes))
 	return existed, nil

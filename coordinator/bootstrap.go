@@ -5,119 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/sluiceio/sluice/coordinator/api"
 	"github.com/sluiceio/sluice/coordinator/datadir"
+	"github.com/sluiceio/sluice/coordinator/formation"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/commandpb"
 )
 
-// gathering is how coordinators without state become a cluster, or find one.
-//
-// # Agreement before existence
-//
-// A new cluster is a Raft configuration that some nodes write into their empty logs. Two different configurations with a
-// node in common are two clusters, each of which may elect a leader; nothing afterwards can mend that. So nobody writes
-// one from what it knows alone: each node tells the others whom it has seen, and writes the configuration only when
-// exactly the expected number of nodes without state all name the same set. All of them then write the same bytes, and a
-// node that comes too late finds nodes with state, and joins.
-//
-// What was seen stays in the set for as long as it might come back (forgetAfter): a set that shrinks at the first lost
-// packet is how two halves agree on two different sets.
-type gathering struct {
-	mu struct {
-		sync.Mutex
-		seen map[string]sighting // by id, without this node
-	}
-}
-
-type sighting struct {
-	raftAddress string
-	expect      int32
-	seen        []string
-	last        time.Time
-}
-
 const (
 	helloPause   = 250 * time.Millisecond
 	helloTimeout = time.Second
-	forgetAfter  = 30 * time.Second
 	complainEach = 10 * time.Second
 )
-
-func newGathering() *gathering {
-	g := &gathering{}
-	g.mu.seen = make(map[string]sighting)
-	return g
-}
-
-// note remembers a node without state that has introduced itself, or answered.
-func (g *gathering) note(id string, s sighting) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s.last = time.Now()
-	g.mu.seen[id] = s
-}
-
-// drop forgets a node that turned out to have state.
-func (g *gathering) drop(id string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.mu.seen, id)
-}
-
-// set returns the ids seen, self included, in order.
-func (g *gathering) set(self string) []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	ids := []string{self}
-	for id, s := range g.mu.seen {
-		if time.Since(s.last) > forgetAfter {
-			delete(g.mu.seen, id)
-			continue
-		}
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// agreed returns the configuration if everyone who was seen names the same set of the expected size. Otherwise it says
-// what is missing.
-func (g *gathering) agreed(self raft.Server, expect int) (raft.Configuration, error) {
-	set := g.set(string(self.ID))
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(set) > expect {
-		return raft.Configuration{}, fmt.Errorf("%d coordinators without state (%v) want to form a cluster of %d: stop those that do not belong",
-			len(set), set, expect)
-	}
-	if len(set) < expect {
-		return raft.Configuration{}, fmt.Errorf("waiting for %d more coordinators; seen so far: %v", expect-len(set), set)
-	}
-	cfg := raft.Configuration{}
-	for _, id := range set {
-		if id == string(self.ID) {
-			cfg.Servers = append(cfg.Servers, self)
-			continue
-		}
-		s := g.mu.seen[id]
-		if int(s.expect) != expect {
-			return raft.Configuration{}, fmt.Errorf("coordinator %s expects a cluster of %d, this one of %d: give all the same --bootstrap-expect",
-				id, s.expect, expect)
-		}
-		if !slices.Equal(s.seen, set) {
-			return raft.Configuration{}, fmt.Errorf("coordinator %s has seen %v, this one %v: waiting until all see the same", id, s.seen, set)
-		}
-		cfg.Servers = append(cfg.Servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(s.raftAddress), Suffrage: raft.Voter})
-	}
-	return cfg, nil
-}
 
 // hasState reports whether this node belongs to a cluster: its log is not empty any more.
 func (n *node) hasState() bool { return n.raft.LastIndex() > 0 || n.raft.CurrentTerm() > 0 }
@@ -158,7 +62,7 @@ func (n *node) tryToEnter(ctx context.Context) error {
 		return errors.New("no cluster found to join")
 	}
 	self := raft.Server{ID: raft.ServerID(n.id.ID), Address: raft.ServerAddress(n.parts.RaftAddress), Suffrage: raft.Voter}
-	cfg, err := n.gathering.agreed(self, n.cfg.BootstrapExpect)
+	cfg, err := n.gathering.Agreed(self, n.cfg.BootstrapExpect)
 	if err != nil {
 		return err
 	}
@@ -200,9 +104,9 @@ func (n *node) helloAll(ctx context.Context, addresses []string) []*apipb.HelloR
 	answers = slices.DeleteFunc(answers, func(a *apipb.HelloResponse) bool { return a == nil || a.Id == n.id.ID })
 	for _, a := range answers {
 		if a.HasState {
-			n.gathering.drop(a.Id)
+			n.gathering.Drop(a.Id)
 		} else if a.Expect > 0 {
-			n.gathering.note(a.Id, sighting{raftAddress: a.RaftAddress, expect: a.Expect, seen: a.Seen})
+			n.gathering.Note(a.Id, formation.Sighting{RaftAddress: a.RaftAddress, Expect: a.Expect, Seen: a.Seen})
 		}
 	}
 	return answers
@@ -224,16 +128,16 @@ func (n *node) helloRequest() *apipb.HelloRequest {
 	view, _ := n.fsm.view()
 	return &apipb.HelloRequest{
 		Id: n.id.ID, ApiAddress: n.apiAddress, RaftAddress: n.parts.RaftAddress, Expect: int32(n.cfg.BootstrapExpect),
-		HasState: n.hasState(), Cluster: view.Cluster(), Seen: n.gathering.set(n.id.ID),
+		HasState: n.hasState(), Cluster: view.Cluster(), Seen: n.gathering.Set(n.id.ID),
 	}
 }
 
 // Hello answers an introduction.
 func (n *node) Hello(req *apipb.HelloRequest) *apipb.HelloResponse {
 	if req.HasState {
-		n.gathering.drop(req.Id)
+		n.gathering.Drop(req.Id)
 	} else if req.Expect > 0 && req.Id != n.id.ID {
-		n.gathering.note(req.Id, sighting{raftAddress: req.RaftAddress, expect: req.Expect, seen: req.Seen})
+		n.gathering.Note(req.Id, formation.Sighting{RaftAddress: req.RaftAddress, Expect: req.Expect, Seen: req.Seen})
 	}
 	me := n.helloRequest()
 	leader, _ := n.Leader()

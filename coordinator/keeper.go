@@ -47,10 +47,27 @@ func (n *node) keep(ctx context.Context) error {
 				n.log.Warn("artifacts do not follow the facts", "error", err)
 			}
 		}
+		if err := n.conns.keepOnly(n.inUse(view)); err != nil {
+			n.log.Debug("close idle connections", "error", err)
+		}
 		if !k.pause(ctx, view, changed) {
 			return nil
 		}
 	}
+}
+
+// inUse are the addresses that this node may want to talk to.
+func (n *node) inUse(view *state.View) map[string]bool {
+	used := make(map[string]bool)
+	for _, address := range n.addresses(view.Nodes()) {
+		used[address] = true
+	}
+	for w := range view.Workers() {
+		used[w.Address] = true
+	}
+	leader, _ := n.Leader()
+	used[leader.Address] = true
+	return used
 }
 
 // pause waits for a change of the artifacts, or for a while.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -13,10 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/sluiceio/sluice/coordinator/api"
-	"github.com/sluiceio/sluice/coordinator/datadir"
 	"github.com/sluiceio/sluice/coordinator/state"
-	"github.com/sluiceio/sluice/internal/run"
-	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/commandpb"
 )
 
@@ -400,118 +396,4 @@ func (n *node) awaitOther(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("wait for the new leader: %w", context.Cause(ctx))
 		}
 	}
-}
-
-// Peers describes the members, asking each for its newest state.
-func (n *node) Peers(ctx context.Context) ([]*apipb.PeerInfo, int32, error) {
-	view, _ := n.fsm.view()
-	leader, _ := n.Leader()
-	servers := n.servers()
-	infos := make([]*apipb.PeerInfo, len(servers))
-	group := run.NewGroup(ctx, "peers")
-	for i, s := range servers {
-		node := view.Node(string(s.ID))
-		infos[i] = &apipb.PeerInfo{
-			Id: string(s.ID), RaftAddress: string(s.Address), ApiAddress: node.GetApiAddress(), Version: node.GetVersion(),
-			Voter: s.Suffrage == raft.Voter, Role: "unreachable", LastContactUs: -1,
-		}
-		group.Go(string(s.ID), func(ctx context.Context) error {
-			n.ask(ctx, infos[i], leader.ID)
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, 0, fmt.Errorf("ask coordinators: %w", err)
-	}
-	voters, live := 0, 0
-	for _, p := range infos {
-		if p.Voter {
-			voters++
-			if p.Role != "unreachable" {
-				live++
-			}
-		}
-	}
-	return infos, int32(max(live-(voters/2+1), 0)), nil
-}
-
-// ask fills in what only the node itself knows.
-func (n *node) ask(ctx context.Context, p *apipb.PeerInfo, leader string) {
-	role := "follower"
-	if p.Id == leader {
-		role = "leader"
-	}
-	if p.Id == n.id.ID {
-		c := n.Chain(0)
-		p.Role, p.Applied, p.Chain, p.LastContactUs = role, c.Applied, c.Now[:], 0
-		return
-	}
-	if p.ApiAddress == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
-	defer cancel()
-	resp, err := n.chainOf(ctx, p.ApiAddress, 0)
-	if err != nil {
-		n.log.Debug("coordinator does not answer", "coordinator", p.Id, "error", err)
-		if r := n.reigning(); r != nil {
-			if c, ok := r.heard.get(p.Id); ok {
-				p.LastContactUs, p.Applied = time.Since(c.at).Microseconds(), c.applied
-			}
-		}
-		return
-	}
-	p.Role, p.Applied, p.Chain, p.LastContactUs = role, resp.Applied, resp.Chain, 0
-}
-
-func (n *node) chainOf(ctx context.Context, address string, index uint64) (*apipb.ChainResponse, error) {
-	conn, err := n.Conn(address)
-	if err != nil {
-		return nil, err
-	}
-	return apipb.NewNodeClient(conn).Chain(ctx, &apipb.ChainRequest{Index: index})
-}
-
-// maxSnapshotBytes bounds what is restored by hand.
-const maxSnapshotBytes = 4 << 30
-
-// Restore replaces the facts of the whole cluster. The snapshot is read, verified and decoded before Raft sees it, since
-// Raft ends the process when a snapshot that it has taken over cannot be restored.
-func (n *node) Restore(ctx context.Context, from io.Reader) (index uint64, err error) {
-	r := n.reigning()
-	if r == nil {
-		return 0, api.ErrNotLeader
-	}
-	unreadable := func(err error) error {
-		return &api.Refusal{Status: codes.InvalidArgument, Code: api.CodeSnapshot, Cause: fmt.Errorf("the snapshot cannot be restored: %w", err),
-			Hints: []string{"nothing was changed; take a file that sluice raft snapshot save has written, in full"}}
-	}
-	spool, err := datadir.NewSpool(n.parts.FS, n.cfg.DataDir, io.LimitReader(from, maxSnapshotBytes+1))
-	if err != nil {
-		return 0, unreadable(err)
-	}
-	defer func() { err = errors.Join(err, spool.Discard()) }()
-	if spool.Size > maxSnapshotBytes {
-		return 0, unreadable(fmt.Errorf("more than %d bytes", int64(maxSnapshotBytes)))
-	}
-	facts, err := state.Load(spool.Reader())
-	if err != nil {
-		return 0, unreadable(err)
-	}
-	unlock, err := r.lockMembers(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer unlock()
-	view := facts.View()
-	meta := &raft.SnapshotMeta{Version: raft.SnapshotVersionMax, Index: view.Index(), Term: view.Term(), Size: spool.Size}
-	if err := n.raft.Restore(meta, spool.Reader(), n.cfg.ApplyTimeout); err != nil {
-		return 0, &api.ProposalError{Cause: fmt.Errorf("restore: %w", err), Outcome: api.Unknown}
-	}
-	r.log.Warn("facts were replaced by a snapshot", "index", view.Index(), "cluster", view.Cluster())
-	select {
-	case n.renew <- struct{}{}:
-	default: // a renewal is under way already
-	}
-	return view.Index(), nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sluiceio/sluice/coordinator/artifact"
 	"github.com/sluiceio/sluice/coordinator/consensus"
 	"github.com/sluiceio/sluice/coordinator/datadir"
+	"github.com/sluiceio/sluice/coordinator/formation"
 	"github.com/sluiceio/sluice/coordinator/schedule"
 	"github.com/sluiceio/sluice/coordinator/telemetry"
 	"github.com/sluiceio/sluice/internal/run"
@@ -69,7 +70,7 @@ type node struct {
 	fsm       *fsm
 	artifacts *artifact.Store
 	touched   *touched
-	gathering *gathering
+	gathering *formation.Gathering
 	throne    *throne
 	conns     *conns
 
@@ -86,7 +87,7 @@ const maxProposals = 512
 func RunOn(ctx context.Context, cfg Config, parts Parts) (err error) {
 	n := &node{
 		cfg: cfg, parts: parts, apiAddress: advertised(cfg.Advertise, parts.API), started: time.Now(),
-		metrics: telemetry.New(), touched: newTouched(), gathering: newGathering(), throne: newThrone(),
+		metrics: telemetry.New(), touched: newTouched(), gathering: formation.New(), throne: newThrone(),
 		proposals: make(chan struct{}, maxProposals), renew: make(chan struct{}, 1), failed: make(chan error, 1),
 	}
 	n.log = cfg.Log.Named("coordinator")
@@ -141,8 +142,33 @@ func (n *node) prepare() (err error) {
 	if err := datadir.ClearSpool(fsys, dir); err != nil {
 		return err
 	}
+	if err := n.fitTimeouts(); err != nil {
+		return err
+	}
 	n.artifacts, err = artifact.OpenStore(fsys, datadir.Artifacts(dir), n.cfg.MaxArtifactBytes)
 	return err
+}
+
+// Heartbeats are answered behind the disk, so the timeouts follow from it: syncsPerTimeout of them, up to slowestTimeout,
+// above which a coordinator is no use on such a disk and elections have to show it.
+const (
+	syncsPerTimeout = 10
+	slowestTimeout  = 5 * time.Second
+)
+
+func (n *node) fitTimeouts() error {
+	took, err := consensus.SyncTime(n.parts.FS, n.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	least := min(syncsPerTimeout*took, slowestTimeout)
+	if n.cfg.HeartbeatTimeout >= least {
+		return nil
+	}
+	n.log.Warn("the disk is slow: raft's timeouts are raised", "sync", took, "configured", n.cfg.HeartbeatTimeout, "used", least)
+	n.cfg.HeartbeatTimeout = least
+	n.cfg.ElectionTimeout = max(n.cfg.ElectionTimeout, least)
+	return nil
 }
 
 func (n *node) startRaft() (*raft.Raft, error) {
@@ -348,6 +374,24 @@ func (n *node) Conn(address string) (grpc.ClientConnInterface, error) {
 	}
 	c.mu.byAddress[address] = conn
 	return conn, nil
+}
+
+// keepOnly closes connections to addresses that nobody uses any more.
+func (c *conns) keepOnly(used map[string]bool) error {
+	c.mu.Lock()
+	var gone []*grpc.ClientConn
+	for address, conn := range c.mu.byAddress {
+		if !used[address] {
+			gone = append(gone, conn)
+			delete(c.mu.byAddress, address)
+		}
+	}
+	c.mu.Unlock()
+	var errs []error
+	for _, conn := range gone {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (c *conns) close() error {

@@ -17,6 +17,7 @@ import (
 	"github.com/sluiceio/sluice/coordinator/schedule"
 	"github.com/sluiceio/sluice/coordinator/session"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/commandpb"
 )
@@ -128,7 +129,13 @@ func (n *node) rule(ctx context.Context) (err error) {
 	}
 	r := &reign{n: n, term: n.raft.CurrentTerm(), over: make(chan struct{}), members: make(chan struct{}, 1)}
 	r.log = n.log.Named("leader").With("term", r.term)
+	if err := failpoint.Hit(ctx, "coordinator.reign.barrier"); err != nil {
+		return err
+	}
 	if err := r.announce(ctx); err != nil {
+		return err
+	}
+	if err := failpoint.Hit(ctx, "coordinator.reign.announced"); err != nil {
 		return err
 	}
 	failed := make(chan error, 1)

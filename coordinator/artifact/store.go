@@ -52,6 +52,10 @@ func OpenStore(fsys vfs.FS, dir string, maxBytes int64) (*Store, error) {
 	if err := vfs.MakeDir(fsys, incoming); err != nil {
 		return nil, fmt.Errorf("artifact store: %w", err)
 	}
+	// A name that an earlier process published without getting to the sync counts from now on.
+	if err := fsys.SyncDir(dir); err != nil {
+		return nil, fmt.Errorf("artifact store: %w", err)
+	}
 	return s, nil
 }
 
@@ -209,7 +213,8 @@ func (w *Writer) Commit() error {
 		return errors.Join(fmt.Errorf("publish artifact %s: %w", w.digest.Short(), err), w.store.fs.Remove(w.temp))
 	}
 	if err := w.store.fs.SyncDir(w.store.dir); err != nil {
-		return fmt.Errorf("publish artifact %s: %w", w.digest.Short(), err)
+		// It may be durable or not; taken away again, so that the next upload does not find it and count it as a copy.
+		return errors.Join(fmt.Errorf("publish artifact %s: %w", w.digest.Short(), err), w.store.fs.Remove(w.store.path(w.digest)))
 	}
 	return nil
 }

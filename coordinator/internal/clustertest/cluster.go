@@ -78,7 +78,7 @@ type Node struct {
 	kill func(cause error)
 	task *run.Group
 	over chan struct{} // closed when Run has returned
-	err  error // of the last life
+	err  error         // of the last life
 }
 
 // New starts a cluster and registers its end with the test.
