@@ -208,8 +208,7 @@ func haltedRegions(facts *state.Job) (rs []*regionEpoch) {
 func (l *Leader) releaseActing(j *job, facts *state.Job, w *worker) {
 	for t := range facts.Subtasks() {
 		halted := ends(facts.Status()) || facts.Region(t.Region).Status == jobpb.RegionStatus_REGION_RESTARTING
-		active := t.State == jobpb.SubtaskState_SUBTASK_SCHEDULED || t.State == jobpb.SubtaskState_SUBTASK_RUNNING
-		if halted && active && t.Worker == w.id {
+		if halted && acts(t.State) && t.Worker == w.id {
 			l.release(w, processKey{j.id, t.Process}, "its attempts did not stop in time")
 		}
 	}

@@ -190,10 +190,11 @@ func (w *world) heal() {
 	w.tracef("-- heal")
 	for _, a := range w.agents() {
 		a.frozen = false
-		if !a.connected || a.leaves {
+		if a.leaves || !a.connected && rapid.Bool().Draw(w.r, "restarted") {
 			a.kill()
-			w.start(a.id, a.slots) // what was cut for long enough, or has left, has been restarted
+			w.start(a.id, a.slots)
 		}
+		a.connect()
 	}
 	for _, id := range w.jobs {
 		if j := w.job(id); j.Plan() != nil && strings.HasPrefix(j.Head().Spec.Params["graph"], "endless") {

@@ -224,7 +224,7 @@ func (l *Leader) exited(w *worker, j *job, facts *state.Job, r *controlpb.Report
 	}
 	first := true
 	for t := range facts.Subtasks() {
-		if t.Process != r.Process || t.Worker != w.id || t.State != jobpb.SubtaskState_SUBTASK_SCHEDULED && t.State != jobpb.SubtaskState_SUBTASK_RUNNING {
+		if t.Process != r.Process || t.Worker != w.id || !acts(t.State) {
 			continue
 		}
 		u := updateOf(t, facts.Region(t.Region), jobpb.SubtaskState_SUBTASK_FAILED, nil)

@@ -61,7 +61,7 @@ func (l *Leader) wants(j *job, facts *state.Job, regions []int32) want {
 	}
 	shared := make([]bool, facts.Slots()) // attempts of other regions run in it, so it cannot move
 	for t := range facts.Subtasks() {
-		if in[t.Region] == 0 && (t.State == jobpb.SubtaskState_SUBTASK_SCHEDULED || t.State == jobpb.SubtaskState_SUBTASK_RUNNING) {
+		if in[t.Region] == 0 && acts(t.State) {
 			shared[facts.SlotOf(t.Chain, t.Index)] = true
 		}
 	}

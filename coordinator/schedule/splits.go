@@ -75,7 +75,7 @@ func (l *Leader) splits(j *job, facts *state.Job, src *state.Source) {
 	for _, index := range slices.Sorted(maps.Keys(s.requests)) {
 		q := s.requests[index]
 		t := facts.Subtask(src.Chain(), index)
-		if t.Attempt != q.attempt || src.RegionEpoch() != q.epoch || t.State != jobpb.SubtaskState_SUBTASK_SCHEDULED && t.State != jobpb.SubtaskState_SUBTASK_RUNNING {
+		if t.Attempt != q.attempt || src.RegionEpoch() != q.epoch || !acts(t.State) {
 			delete(s.requests, index)
 			continue
 		}

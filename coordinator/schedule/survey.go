@@ -76,7 +76,9 @@ func (l *Leader) survey(j *job, facts *state.Job) *survey {
 func (l *Leader) surveyAttempt(j *job, s *survey, pos int, t *jobpb.Subtask, region *jobpb.RegionState, halted bool, lost map[string]bool) {
 	s.places[t.Worker] = true
 	if !l.v.Alive(t.Worker, t.Incarnation) {
-		if !halted {
+		if halted {
+			s.gone = append(s.gone, updateOf(t, region, jobpb.SubtaskState_SUBTASK_CANCELLED, nil))
+		} else {
 			s.broken[t.Region] = true
 			if !lost[t.Worker] {
 				lost[t.Worker] = true
@@ -119,6 +121,11 @@ func (l *Leader) surveyAttempt(j *job, s *survey, pos int, t *jobpb.Subtask, reg
 // ends reports whether nothing of a job in this status may run any more.
 func ends(s jobpb.JobStatus) bool {
 	return s == jobpb.JobStatus_JOB_FAILING || s == jobpb.JobStatus_JOB_CANCELLING
+}
+
+// acts reports whether an attempt in this state may do something.
+func acts(s jobpb.SubtaskState) bool {
+	return s == jobpb.SubtaskState_SUBTASK_SCHEDULED || s == jobpb.SubtaskState_SUBTASK_RUNNING
 }
 
 // failureOf is the reason of an attempt that ended without finishing.

@@ -214,7 +214,7 @@ func (l *Leader) takeInventory(w *worker, j *job, p *controlpb.ProcessInventory)
 			continue
 		}
 		s := facts.At(pos)
-		if s.Attempt == u.Attempt && s.Worker == w.id && s.Process == p.Process {
+		if s.Attempt == u.Attempt && s.Worker == w.id && s.Process == p.Process && (acts(s.State) || !acts(u.State)) {
 			j.sent.put(facts.Size(), pos, sent{attempt: u.Attempt, session: w.session.serial, at: l.now})
 		} else if u.Region == s.Region {
 			old[u.Region] = max(old[u.Region], min(u.RegionEpoch, facts.Region(u.Region).Epoch))
@@ -222,7 +222,7 @@ func (l *Leader) takeInventory(w *worker, j *job, p *controlpb.ProcessInventory)
 	}
 	var regions []*taskpb.RegionEpoch
 	for r, epoch := range old { // any order: sorted below
-		// An attempt that the facts do not know is of an older epoch: a newer one is issued by the facts alone.
+		// An attempt that the facts have forgotten, or given up with its worker, is of an older epoch.
 		if epoch < facts.Region(r).Epoch {
 			regions = append(regions, &taskpb.RegionEpoch{Region: r, Epoch: epoch})
 		}

@@ -138,6 +138,29 @@ func TestGarbageIsAResultAndPartOfTheChain(t *testing.T) {
 	}
 }
 
+func TestChainCoversRecordsAndResults(t *testing.T) {
+	chain := func(record *commandpb.Worker, r Result) Chain {
+		s := New()
+		x := &tx{View: *s.View(), was: s.View(), term: 1, sum: s.sum}
+		x.index = 1
+		x.sum.Reset()
+		x.note(changeWorker, record)
+		s.publish(x, []byte("entry"), r)
+		return s.Chain()
+	}
+	w, other := &commandpb.Worker{Id: "w1", Slots: 1}, &commandpb.Worker{Id: "w1", Slots: 2}
+	base := chain(w, applied(""))
+	if chain(w, applied("")) != base {
+		t.Fatal("equal nodes have different chains")
+	}
+	if chain(other, applied("")) == base {
+		t.Fatal("a record that was changed otherwise is not seen")
+	}
+	if chain(w, stale("", "x")) == base || chain(w, applied("j-1")) == base {
+		t.Fatal("another result is not seen")
+	}
+}
+
 func TestChainIsKnownAtRecentIndexes(t *testing.T) {
 	l := newLog(t)
 	chains := map[uint64]Chain{0: l.s.Chain()}
