@@ -212,7 +212,8 @@ func TestAFailedRunPrintsTheRootCause(t *testing.T) {
 		}
 	}
 	code, _, stderr = call(flow.JobOf("broken", build), "--sluice.restart=fixed(2,1ms)")
-	if code != launch.ExitFailed || !strings.Contains(stderr, "attempt 3") || !strings.Contains(stderr, "restarts: 2") {
+	if code != launch.ExitFailed || !strings.Contains(stderr, "attempt 3") || !strings.Contains(stderr, "restarts: 2") ||
+		strings.Count(stderr, "job restarts") == 0 || strings.Contains(stderr, "attempt failed") {
 		t.Errorf("exit %d:\n%s", code, stderr)
 	}
 }

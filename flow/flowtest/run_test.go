@@ -132,6 +132,16 @@ func TestAJobRestartsByItsStrategyAndCommitsOnce(t *testing.T) {
 	}
 }
 
+func TestAFatalErrorFailsAtOnceWhateverPolicyAndStrategySay(t *testing.T) {
+	var left atomic.Int64
+	left.Store(1000)
+	err := flowtest.Try(t, &config{Lines: []string{"bad"}}, failing(&left, func() error { return flow.Fatal(errBad) }),
+		flowtest.Sink[string]("out"), flowtest.Setting("restart", "fixed(3,1ms)"))
+	if job, ok := errors.AsType[*flowtest.JobError](err); !ok || job.Restarts != 0 {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestMoreSubtasksThanCoresRun(t *testing.T) {
 	out := flowtest.Sink[int]("out")
 	flowtest.Run(t, &flow.NoConfig{}, func(p *flow.Pipeline, _ *flow.NoConfig) error {

@@ -52,6 +52,7 @@ type driver struct {
 	slots   int
 	wake    *time.Timer
 	job     string
+	told    int32 // restarts that were logged
 	stuck   *jobpb.Failure
 }
 
@@ -142,6 +143,7 @@ func (d *driver) drive(ctx context.Context) (*jobpb.Job, error) {
 			return job.Proto(), nil
 		}
 		d.grow(job)
+		d.tell(job.Head())
 		select {
 		case <-d.inbox.ready:
 			for _, l := range d.inbox.take() {
@@ -200,6 +202,20 @@ func (d *driver) grow(job *state.Job) {
 		d.attach()
 		d.settle()
 	}
+}
+
+// tell logs a restart with its cause.
+func (d *driver) tell(head *jobpb.Job) {
+	if head.Restarts == d.told {
+		return
+	}
+	d.told = head.Restarts
+	f := d.facts.View().Job(d.job).Proto().Failures
+	if len(f) == 0 {
+		return
+	}
+	last := f[len(f)-1]
+	d.e.Log.Warn("job restarts", "restarts", head.Restarts, "code", last.Code, "operator", last.Operator, "error", last.Message, "record", last.Position)
 }
 
 func (d *driver) cancel() {

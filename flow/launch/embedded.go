@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -32,7 +33,7 @@ func (c command) run() int {
 		Name:     c.job.Name,
 		Params:   c.args.Params,
 		Settings: c.args.Settings,
-		Log:      hclog.New(&hclog.LoggerOptions{Name: c.job.Name, Level: hclog.Warn, Output: c.streams.Err}),
+		Log:      embeddedLog(c.job.Name, c.streams.Err),
 		Cancel:   signals,
 	})
 	if plan, ok := errors.AsType[*PlanError](err); ok {
@@ -43,6 +44,14 @@ func (c command) run() int {
 		return ExitOther
 	}
 	return c.ended(job, time.Since(start))
+}
+
+// embeddedLog shows what went wrong. It leaves out failed attempts: most are the consequence of another one, whose cause
+// is told when the job restarts or ends.
+func embeddedLog(name string, w io.Writer) hclog.Logger {
+	var known hclog.ExcludeByMessage
+	known.Add("attempt failed")
+	return hclog.New(&hclog.LoggerOptions{Name: name, Level: hclog.Warn, Output: w, Exclude: known.Exclude})
 }
 
 func (c command) ended(job *jobpb.Job, took time.Duration) int {

@@ -35,9 +35,8 @@ func (c command) plan() int {
 	if len(diags) > 0 {
 		return planFault(c.streams, diags)
 	}
-	printDiagnostics(c.streams.Err, "warning", p.GetGraph().GetWarnings())
 	switch {
-	case c.args.Switches["json"]:
+	case c.args.Switches["json"]: // the warnings stand in it
 		text, err := planJSON(p)
 		if err != nil {
 			fmt.Fprintf(c.streams.Err, "error: %v\n", err)
@@ -45,6 +44,7 @@ func (c command) plan() int {
 		}
 		c.streams.Out.Write(text)
 	case c.args.Switches["dot"]:
+		printDiagnostics(c.streams.Err, "warning", p.Graph.Warnings)
 		fmt.Fprint(c.streams.Out, graph.DOT(p))
 	default:
 		fmt.Fprint(c.streams.Out, graph.Text(p))

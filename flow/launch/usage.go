@@ -27,6 +27,9 @@ Usage:
 	}
 	fmt.Fprintln(t, "\nSettings of the engine:")
 	for _, s := range setting.All() {
+		if s.Later {
+			continue
+		}
 		fmt.Fprintf(t, "  --%s%s\t%s\t%s\n", param.SettingPrefix, s.Name, def(s.Default), s.Doc)
 	}
 	t.Flush()

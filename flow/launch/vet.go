@@ -30,13 +30,14 @@ func (c command) vet() int {
 			return again.Graph, nil
 		})
 	}
+	var p *jobpb.Plan
 	if len(diags) == 0 {
-		_, diags = makePlan(prog.Graph, c.args.Settings, runtime.GOMAXPROCS(0))
+		p, diags = makePlan(prog.Graph, c.args.Settings, runtime.GOMAXPROCS(0))
 	}
 	if len(diags) > 0 {
 		return planFault(c.streams, diags)
 	}
-	printDiagnostics(c.streams.Err, "warning", prog.Graph.Warnings)
+	printDiagnostics(c.streams.Err, "warning", p.Graph.Warnings)
 	fmt.Fprintf(c.streams.Out, "%s is sound: %d operators, fingerprint %s, equal in %d builds\n",
 		c.job.Name, len(prog.Graph.Operators), graph.Fingerprint(prog.Graph), Builds)
 	return ExitOK
