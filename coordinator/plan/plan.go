@@ -50,6 +50,7 @@ func Make(g *jobpb.Graph, o Options) (*jobpb.Plan, []*jobpb.Diagnostic) {
 	if len(p.diags) > 0 {
 		return nil, p.diags
 	}
+	p.diags = graph.Warn(g)
 	p.settings = setting.Merge(o.Settings, g.Settings)
 	for _, x := range setting.Check(p.settings) {
 		p.report(x.Code, "", x.Message, x.Hints...)

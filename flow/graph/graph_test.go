@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -230,4 +231,48 @@ func FuzzValidateTrustsNothing(f *testing.F) {
 		}
 		Fingerprint(g)
 	})
+}
+
+func TestAggregateOverUpdatesIsWarnedOf(t *testing.T) {
+	chain := func(bounded bool, kinds ...string) *jobpb.Graph {
+		g := &jobpb.Graph{Name: "g"}
+		for i, kind := range kinds {
+			o := &jobpb.Operator{Id: kind + "-" + string(rune('a'+i)), Kind: kind, Bounded: bounded, Location: "main.go:" + string(rune('0'+i))}
+			if i > 0 {
+				o.Inputs = []*jobpb.Input{{Operator: int32(i - 1)}}
+			}
+			g.Operators = append(g.Operators, o)
+		}
+		return g
+	}
+	for _, c := range []struct {
+		name string
+		g    *jobpb.Graph
+		want []string // places
+	}{
+		{"count of counts", chain(false, "source", "count", "map", "filter", "union", "peek", "flatmap", "reduce", "sink"), []string{"main.go:7"}},
+		{"window over counts", chain(false, "source", "fold", "window.count", "sink"), []string{"main.go:2"}},
+		{"each of three", chain(false, "source", "count", "count", "count", "sink"), []string{"main.go:2", "main.go:3"}},
+		{"bounded input", chain(true, "source", "count", "map", "count", "sink"), nil},
+		{"groups closed by a window", chain(false, "source", "window.aggregate", "map", "count", "sink"), nil},
+		{"a process function in between", chain(false, "source", "count", "process", "count", "sink"), nil},
+		{"one aggregate", chain(false, "source", "map", "count", "map", "sink"), nil},
+	} {
+		var places []string
+		for _, d := range Warn(c.g) {
+			if d.Code != CodeEveryUpdate || len(d.Hints) != 1 {
+				t.Errorf("%s: %v", c.name, d)
+			}
+			places = append(places, d.Where)
+		}
+		if !slices.Equal(places, c.want) {
+			t.Errorf("%s: warnings at %v, want %v", c.name, places, c.want)
+		}
+	}
+	side := chain(false, "source", "window.count", "count")
+	side.Operators[1].Kind = "count"
+	side.Operators[2].Inputs[0].Port = "late"
+	if ds := Warn(side); ds != nil {
+		t.Errorf("a side output carries no updates: %v", ds)
+	}
 }
