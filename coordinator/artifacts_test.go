@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator"
 	"github.com/sluiceio/sluice/coordinator/internal/clustertest"
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/apipb"
 )
@@ -281,4 +282,59 @@ func TestUnusedArtifactsGoByCommittedDecision(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestUploadBrokenBetweenItsStepsIsSafe breaks the order of commitment at each of its steps: the client is told of a
+// failure, and asking again brings the artifact to a quorum and into the facts.
+func TestUploadBrokenBetweenItsStepsIsSafe(t *testing.T) {
+	for _, step := range []string{"kept", "copied", "committed"} {
+		inBubble(t, func(t *testing.T) {
+			c := clustertest.New(t, clustertest.Options{})
+			leader := c.AwaitLeader()
+			failpoint.Arm(t, "coordinator.upload."+step+"=1:error")
+			data := clustertest.Binary(step)
+			digest, _, err := clustertest.Upload(call(t), leader.Artifacts(), data)
+			if err == nil {
+				t.Fatalf("%s: acknowledged", step)
+			}
+			stat, err := leader.Artifacts().Stat(call(t), &apipb.StatRequest{Digest: digest})
+			if err != nil || stat.Exists != (step == "committed") {
+				t.Errorf("%s: stat %v, %v", step, stat, err)
+			}
+			if err := leader.Kill(); err != nil { // whatever the old leader has is out of reach
+				t.Fatal(err)
+			}
+			next := c.AwaitLeader()
+			if _, _, err := clustertest.Upload(call(t), next.Artifacts(), data); err != nil {
+				t.Fatalf("%s: again: %v", step, err)
+			}
+			holders := 0
+			for _, n := range c.Followers(leader) {
+				if holds(call(t), n, digest) == nil {
+					holders++
+				}
+			}
+			if holders != 2 {
+				t.Errorf("%s: %d live nodes hold it, want a quorum of 2", step, holders)
+			}
+			mustSubmit(t, next, digest, "r")
+		})
+	}
+}
+
+// TestReignBrokenInItsBeginningStartsAgain breaks the establishment of a leader after its barrier and after its
+// announcement.
+func TestReignBrokenInItsBeginningStartsAgain(t *testing.T) {
+	for _, step := range []string{"barrier", "announced"} {
+		inBubble(t, func(t *testing.T) {
+			c := clustertest.New(t, clustertest.Options{})
+			c.AwaitLeader()
+			failpoint.Arm(t, "coordinator.reign."+step+"=1:error")
+			if err := c.AwaitLeader().Kill(); err != nil {
+				t.Fatal(err)
+			}
+			leader := c.AwaitLeader()
+			mustSubmit(t, leader, mustUpload(t, leader, "a"), "r")
+		})
+	}
 }

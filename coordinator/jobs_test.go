@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -315,5 +316,53 @@ func TestEventsAreFollowed(t *testing.T) {
 			mustFail(t, err, codes.Unavailable, "E069")
 			break
 		}
+	})
+}
+
+func TestLogsAreGatheredFromEveryWorker(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := clustertest.New(t, clustertest.Options{})
+		leader := c.AwaitLeader()
+		chunks := func(process uint64, lines ...string) map[string][]*controlpb.LogChunk {
+			var all []*controlpb.LogChunk
+			for _, l := range lines {
+				all = append(all, &controlpb.LogChunk{Process: process, Data: []byte(l)})
+			}
+			return map[string][]*controlpb.LogChunk{"job-1": all}
+		}
+		c.StartWorker("w1", clustertest.WorkerOptions{Logs: chunks(1, "a\n", "b\n")})
+		c.StartWorker("w2", clustertest.WorkerOptions{Logs: chunks(2, "c\n")})
+		c.StartWorker("w3", clustertest.WorkerOptions{Logs: map[string][]*controlpb.LogChunk{}}) // never ran it
+		c.StartWorker("w4", clustertest.WorkerOptions{})                                         // cannot be reached
+		awaitWorkers(c, leader, 4)
+		job := mustSubmit(t, leader, mustUpload(t, leader, "a"), "r1").Job
+		read := func(ctx context.Context, req *apipb.LogsRequest, n int) map[string]string {
+			stream, err := c.Followers(leader)[0].Jobs().Logs(ctx, req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for i := 0; n == 0 || i < n; i++ {
+				line, err := stream.Recv()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[line.Worker] += string(line.Data)
+			}
+			return got
+		}
+		got := read(call(t), &apipb.LogsRequest{Job: job}, 0)
+		if got["w1"] != "a\nb\n" || got["w2"] != "c\n" || got["w3"] != "" || !strings.Contains(got["w4"], "no logs from worker w4") {
+			t.Errorf("logs %q", got)
+		}
+		// Followed, the stream goes on until the client leaves.
+		ctx, cancel := context.WithCancel(t.Context())
+		if got := read(ctx, &apipb.LogsRequest{Job: job, Follow: true}, 4); got["w1"] != "a\nb\n" {
+			t.Errorf("followed logs %q", got)
+		}
+		cancel()
 	})
 }

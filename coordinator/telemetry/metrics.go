@@ -122,7 +122,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	c.raft(d, gauge)
 	view := c.source.Facts()
-	c.facts(d, view, gauge)
+	c.facts(d, view, gauge, func(desc *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, v, labels...)
+	})
 	samples := c.source.Samples()
 	for job, chains := range sumChains(view, samples) {
 		for name, sum := range chains {
@@ -138,9 +140,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-type gaugeFunc func(desc *prometheus.Desc, v float64, labels ...string)
+type metricFunc func(desc *prometheus.Desc, v float64, labels ...string)
 
-func (c collector) raft(d descs, gauge gaugeFunc) {
+func (c collector) raft(d descs, gauge metricFunc) {
 	r := c.source.Raft()
 	gauge(d.term, float64(r.Term))
 	gauge(d.commit, float64(r.Commit))
@@ -155,13 +157,13 @@ func (c collector) raft(d descs, gauge gaugeFunc) {
 	gauge(d.voters, float64(r.NonVoters), "nonvoter")
 }
 
-func (c collector) facts(d descs, view *state.View, gauge gaugeFunc) {
+func (c collector) facts(d descs, view *state.View, gauge, count metricFunc) {
 	counts := map[jobpb.JobStatus]int{}
 	for job := range view.Jobs() {
 		head := job.Head()
 		counts[head.Status]++
-		gauge(d.restarts, float64(head.Restarts), head.Id, "failure")
-		gauge(d.restarts, float64(head.Losses), head.Id, "loss")
+		count(d.restarts, float64(head.Restarts), head.Id, "failure")
+		count(d.restarts, float64(head.Losses), head.Id, "loss")
 	}
 	for n := range jobpb.JobStatus_name {
 		if s := jobpb.JobStatus(n); s != jobpb.JobStatus_JOB_UNSPECIFIED {
@@ -251,10 +253,19 @@ func (s *chainSum) collect(d descs, job, op string, out chan<- prometheus.Metric
 	counter(d.late, float64(s.Late))
 	counter(d.skipped, float64(s.ErrorsSkipped), "skip")
 	out <- prometheus.MustNewConstMetric(d.state, prometheus.GaugeValue, float64(s.StateBytes), job, op)
-	// The ends of the scale mean "none yet" and "everything was read": no lag can be told.
-	if age := time.Since(time.UnixMicro(s.lowest)); s.lowest > 0 && age > -maxLead && age < maxLead {
-		out <- prometheus.MustNewConstMetric(d.watermark, prometheus.GaugeValue, age.Seconds(), job, op)
+	if lag, ok := s.lag(time.Now()); ok {
+		out <- prometheus.MustNewConstMetric(d.watermark, prometheus.GaugeValue, lag.Seconds(), job, op)
 	}
+}
+
+// lag is the age of the lowest watermark. The ends of the scale mean "none yet" and "everything was read": no lag can be
+// told then.
+func (s *chainSum) lag(now time.Time) (time.Duration, bool) {
+	if s.lowest <= 0 || s.lowest > now.Add(maxLead).UnixMicro() {
+		return 0, false
+	}
+	lag := now.Sub(time.UnixMicro(s.lowest))
+	return lag, lag < maxLead
 }
 
 // maxLead bounds what counts as an event time near the present.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/wire"
@@ -61,6 +62,8 @@ type WorkerOptions struct {
 	BuildFails *jobpb.Failure
 	// Parallelism of the jobs that it builds; 0: two.
 	Parallelism int32
+	// Logs are the captured output of its task processes, by job. InMemory only; nil: the worker cannot be reached for logs.
+	Logs map[string][]*controlpb.LogChunk
 }
 
 type procKey struct {
@@ -103,8 +106,51 @@ func (c *Cluster) StartWorker(id string, opts WorkerOptions) *Worker {
 	w.mu.outputs, w.mu.reads = make(map[string][]string), make(map[string][]string)
 	w.group = run.NewGroup(context.WithoutCancel(c.t.Context()), id)
 	w.group.Go("life", w.live)
+	if opts.Logs != nil {
+		w.serveLogs()
+	}
 	c.workers = append(c.workers, w)
 	return w
+}
+
+// serveLogs serves the worker's control port.
+func (w *Worker) serveLogs() {
+	w.c.t.Helper()
+	l, err := w.c.network.Listen(w.ID + ":1")
+	if err != nil {
+		w.c.t.Fatal(err)
+	}
+	server := wire.Policy{}.Server()
+	controlpb.RegisterAgentServer(server, &agent{logs: w.opts.Logs})
+	w.group.Go("control port", func(ctx context.Context) error {
+		stop := context.AfterFunc(ctx, server.Stop)
+		defer stop()
+		if err := server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+			return err
+		}
+		return nil
+	})
+}
+
+type agent struct {
+	controlpb.UnimplementedAgentServer
+	logs map[string][]*controlpb.LogChunk
+}
+
+func (a *agent) Logs(req *controlpb.LogsRequest, stream grpc.ServerStreamingServer[controlpb.LogChunk]) error {
+	chunks, ok := a.logs[req.Job]
+	if !ok {
+		return apipb.NewError(codes.NotFound, nil, "no logs of job %s", req.Job)
+	}
+	for _, c := range chunks {
+		if err := stream.Send(c); err != nil {
+			return err
+		}
+	}
+	if req.Follow {
+		<-stream.Context().Done()
+	}
+	return nil
 }
 
 // Stop ends the worker, and with it everything that runs on it.

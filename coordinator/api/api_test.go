@@ -1,0 +1,250 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/sluiceio/sluice/coordinator/artifact"
+	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/proto/apipb"
+	"github.com/sluiceio/sluice/proto/controlpb"
+)
+
+// script is a node whose leadership the test writes.
+type script struct {
+	Node
+	leader  Leader
+	changed chan struct{}
+	conn    grpc.ClientConnInterface
+}
+
+func (s *script) Leader() (Leader, <-chan struct{}) { return s.leader, s.changed }
+
+func (s *script) Conn(string) (grpc.ClientConnInterface, error) { return s.conn, nil }
+
+func newServer(t *testing.T, n *script) *Server {
+	t.Helper()
+	s, err := New(Config{ID: "me", NoLeaderWait: 5 * time.Second, Group: run.NewGroup(t.Context(), "api"), Log: hclog.NewNullLogger()}, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// services collects what is registered.
+type services map[string]bool
+
+func (s services) RegisterService(d *grpc.ServiceDesc, _ any) {
+	for _, m := range d.Methods {
+		s["/"+d.ServiceName+"/"+m.MethodName] = true
+	}
+	for _, m := range d.Streams {
+		s["/"+d.ServiceName+"/"+m.StreamName] = true
+	}
+}
+
+func TestEveryMethodHasARoute(t *testing.T) {
+	server := newServer(t, &script{})
+	registered := services{}
+	server.Register(registered)
+	controlpb.RegisterControlServer(registered, controlpb.UnimplementedControlServer{})
+	for name := range registered {
+		if _, ok := server.methods[name]; !ok {
+			t.Errorf("%s has no route", name)
+		}
+	}
+	for name := range server.methods {
+		if !registered[name] {
+			t.Errorf("a route for %s, which nobody serves", name)
+		}
+	}
+}
+
+func TestMethodWithoutRouteIsRefused(t *testing.T) {
+	server := newServer(t, &script{})
+	_, err := server.unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, nil)
+	if apipb.CodeOf(err) != codes.Unimplemented {
+		t.Errorf("unary: %v", err)
+	}
+	err = server.stream(nil, nil, &grpc.StreamServerInfo{FullMethod: "/x/Y"}, nil)
+	if apipb.CodeOf(err) != codes.Unimplemented {
+		t.Errorf("stream: %v", err)
+	}
+}
+
+func TestPanickingHandlerIsAnError(t *testing.T) {
+	n := &script{leader: Leader{ID: "me", Here: true}, changed: make(chan struct{})}
+	server := newServer(t, n)
+	info := &grpc.UnaryServerInfo{FullMethod: apipb.Jobs_List_FullMethodName}
+	_, err := server.unary(t.Context(), &apipb.ListRequest{}, info, func(context.Context, any) (any, error) { panic("boom") })
+	if detail, _ := apipb.DetailOf(err); apipb.CodeOf(err) != codes.Internal || detail.GetCode() != CodeInternal {
+		t.Errorf("%v", err)
+	}
+}
+
+// far is a connection to a leader that answers as the test says.
+type far struct {
+	grpc.ClientConnInterface
+	answer func(ctx context.Context, call int) error
+	calls  int
+}
+
+func (f *far) Invoke(ctx context.Context, _ string, _, _ any, _ ...grpc.CallOption) error {
+	f.calls++
+	return f.answer(ctx, f.calls)
+}
+
+func TestForwardedCallMakesOneHop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &far{answer: func(ctx context.Context, _ int) error {
+			md, _ := metadata.FromOutgoingContext(ctx)
+			if got := md.Get(forwardedKey); len(got) != 1 || got[0] != "me" {
+				t.Errorf("forwarded without a mark: %v", md)
+			}
+			return nil
+		}}
+		n := &script{leader: Leader{ID: "other", Address: "o:1", Term: 3}, changed: make(chan struct{}), conn: conn}
+		server := newServer(t, n)
+		info := &grpc.UnaryServerInfo{FullMethod: apipb.Jobs_List_FullMethodName}
+		if _, err := server.unary(t.Context(), &apipb.ListRequest{}, info, nil); err != nil || conn.calls != 1 {
+			t.Errorf("%v after %d calls", err, conn.calls)
+		}
+		came := metadata.NewIncomingContext(t.Context(), metadata.Pairs(forwardedKey, "third"))
+		_, err := server.unary(came, &apipb.ListRequest{}, info, nil)
+		if detail, _ := apipb.DetailOf(err); detail.GetCode() != CodeNoLeader || detail.Leader != "o:1" || conn.calls != 1 {
+			t.Errorf("a second hop: %v after %d calls", err, conn.calls)
+		}
+		// A node that was elected and is not ready yet is waited for, even when the call was forwarded.
+		n.leader = Leader{ID: "me"}
+		ready := make(chan struct{})
+		n.changed = ready
+		time.AfterFunc(time.Second, func() {
+			n.leader = Leader{ID: "me", Here: true}
+			close(ready)
+		})
+		resp, err := server.unary(came, &apipb.ListRequest{}, info, func(context.Context, any) (any, error) { return "here", nil })
+		if resp != "here" || err != nil {
+			t.Errorf("%v, %v", resp, err)
+		}
+	})
+}
+
+func TestLostLeaderIsAskedAgainOnlyWhereThatIsHarmless(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		req    any
+		calls  int // 0: as often as time allows
+	}{
+		{apipb.Jobs_Submit_FullMethodName, &apipb.ListRequest{}, 0},
+		{apipb.Jobs_Cancel_FullMethodName, &apipb.CancelRequest{Job: "j-1"}, 0},
+		{apipb.Cluster_RemovePeer_FullMethodName, &apipb.RemovePeerRequest{Id: "x"}, 1},
+		{apipb.Cluster_TransferLeader_FullMethodName, &apipb.TransferLeaderRequest{}, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			conn := &far{answer: func(context.Context, int) error { return apipb.NewError(codes.Unavailable, nil, "connection refused") }}
+			n := &script{leader: Leader{ID: "other", Address: "o:1"}, changed: make(chan struct{}), conn: conn}
+			start := time.Now()
+			_, err := newServer(t, n).unary(t.Context(), c.req, &grpc.UnaryServerInfo{FullMethod: c.method}, nil)
+			detail, _ := apipb.DetailOf(err)
+			if apipb.CodeOf(err) != codes.Unavailable || detail.GetCode() != CodeNoLeader || !detail.UnknownOutcome || !detail.Retryable {
+				t.Errorf("%s: %v", c.method, err)
+			}
+			if c.calls > 0 && conn.calls != c.calls || c.calls == 0 && (conn.calls < 10 || time.Since(start) != 5*time.Second) {
+				t.Errorf("%s: asked %d times within %s", c.method, conn.calls, time.Since(start))
+			}
+		})
+	}
+}
+
+func TestLeaderThatComesBackAnswersTheSameCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &far{answer: func(_ context.Context, call int) error {
+			if call < 4 {
+				return apipb.NewError(codes.Unavailable, nil, "connection refused")
+			}
+			return nil
+		}}
+		n := &script{leader: Leader{ID: "other", Address: "o:1"}, changed: make(chan struct{}), conn: conn}
+		if _, err := newServer(t, n).unary(t.Context(), &apipb.ListRequest{}, &grpc.UnaryServerInfo{FullMethod: apipb.Jobs_List_FullMethodName}, nil); err != nil {
+			t.Errorf("%v after %d calls", err, conn.calls)
+		}
+		// What the leader refuses for good is not asked again.
+		conn.calls, conn.answer = 0, func(context.Context, int) error { return unknownJob("j-1") }
+		_, err := newServer(t, n).unary(t.Context(), &apipb.StatusRequest{Job: "j-1"}, &grpc.UnaryServerInfo{FullMethod: apipb.Jobs_Status_FullMethodName}, nil)
+		if apipb.CodeOf(err) != codes.NotFound || conn.calls != 1 {
+			t.Errorf("%v after %d calls", err, conn.calls)
+		}
+	})
+}
+
+func TestErrorsHaveStableCodes(t *testing.T) {
+	s := newServer(t, &script{leader: Leader{Address: "l:1"}})
+	for _, c := range []struct {
+		err     error
+		code    codes.Code
+		stable  string
+		unknown bool
+	}{
+		{fmt.Errorf("read: %w", ErrNotLeader), codes.Unavailable, "E069", false},
+		{&ProposalError{Cause: errors.New("x")}, codes.Unavailable, "E069", false},
+		{fmt.Errorf("submit: %w", &ProposalError{Cause: errors.New("x"), Outcome: Unknown}), codes.Unavailable, "E070", true},
+		{&Refusal{Status: codes.NotFound, Code: "E076", Cause: errors.New("x")}, codes.NotFound, "E076", false},
+		{context.DeadlineExceeded, codes.DeadlineExceeded, "", false},
+		{fmt.Errorf("%w: %w", artifact.ErrDigest, io.EOF), codes.InvalidArgument, "E074", false},
+		{artifact.ErrMissing, codes.NotFound, "E103", false},
+		{errIdle, codes.DeadlineExceeded, "E074", false},
+		{apipb.NewError(codes.Aborted, nil, "from elsewhere"), codes.Aborted, "", false},
+		{errors.New("a bug"), codes.Internal, "E081", false},
+		{refused(state.Result{Status: state.Refused, Code: state.CodeFull}), codes.ResourceExhausted, "E108", false},
+		{refused(state.Result{Status: state.Refused, Code: state.CodeNoJob}), codes.NotFound, "E102", false},
+		{refused(state.Result{Status: state.Refused, Message: "x"}), codes.FailedPrecondition, "E075", false},
+	} {
+		got := s.Fail(c.err)
+		detail, _ := apipb.DetailOf(got)
+		if apipb.CodeOf(got) != c.code || detail.GetCode() != c.stable || detail.GetUnknownOutcome() != c.unknown {
+			t.Errorf("%v became %v (%v)", c.err, got, detail)
+		}
+		if again := s.Fail(got); again != got {
+			t.Errorf("%v was coded twice: %v", got, again)
+		}
+	}
+	if s.Fail(nil) != nil {
+		t.Error("nothing became an error")
+	}
+	// The leader's address is told with every refusal.
+	if detail, _ := apipb.DetailOf(s.Fail(ErrNotLeader)); detail.Leader != "l:1" {
+		t.Errorf("no hint to the leader: %v", detail)
+	}
+}
+
+func TestInvalidRequestsReachNoHandler(t *testing.T) {
+	server := newServer(t, &script{leader: Leader{ID: "me", Here: true}})
+	for method, req := range map[string]any{
+		apipb.Jobs_Submit_FullMethodName:         &apipb.SubmitRequest{},
+		apipb.Jobs_Status_FullMethodName:         &apipb.StatusRequest{Job: strings.Repeat("x", 1000)},
+		apipb.Cluster_AddPeer_FullMethodName:     &apipb.AddPeerRequest{Id: "a"},
+		apipb.Cluster_DrainWorker_FullMethodName: &apipb.DrainWorkerRequest{},
+		apipb.Node_Hello_FullMethodName:          &apipb.HelloRequest{},
+		apipb.Artifacts_Stat_FullMethodName:      &apipb.StatRequest{Digest: "../x"},
+	} {
+		_, err := server.unary(t.Context(), req, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) {
+			t.Errorf("%s: %v was handled", method, req)
+			return nil, nil
+		})
+		if detail, _ := apipb.DetailOf(err); apipb.CodeOf(err) != codes.InvalidArgument || detail.GetCode() != "E075" {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
