@@ -185,6 +185,18 @@ func jobCalled(name string) launch.Job {
 		return words()
 	case "clicks":
 		return flow.JobOf("clicks", buildClicks)
+	case "updates":
+		return flow.JobOf("updates", buildUpdates)
 	}
 	return flow.JobOf("all", buildAll)
+}
+
+// buildUpdates counts how many pages have how many clicks, and counts every update on the way there.
+func buildUpdates(p *flow.Pipeline, _ *flow.NoConfig) error {
+	p.From("clicks", clicks{}).
+		KeyBy(click.ByPage).Count().ID("per-page").
+		Map(func(c flow.KV[string, int64]) int64 { return c.Value }).
+		KeyBy(flow.Self).Count().ID("pages-by-count").
+		To("out", drop[flow.KV[int64, int64]]())
+	return nil
 }
