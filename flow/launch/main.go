@@ -76,6 +76,7 @@ func Run(job Job, args []string, s Streams) int {
 	if len(diags) > 0 {
 		return planFault(s, diags)
 	}
+	job.Build = inTime(job.Build)
 	c := command{job: job, args: a, streams: s}
 	switch verb {
 	case "plan":
