@@ -137,25 +137,6 @@ func (l *Leader) lack(facts *state.Job) string {
 	return "none is alive"
 }
 
-// Builder finds a worker for a dry run: one that is connected and can run the artifact. Empty if there is none.
-func (l *Leader) Builder(v *state.View, artifact string) string {
-	a := v.Artifact(artifact)
-	best := ""
-	for f := range v.Workers() {
-		w := l.soft[f.Id]
-		if w == nil || w.session == nil || !w.session.welcomed || !v.Alive(f.Id, w.session.incarnation) || f.Draining {
-			continue
-		}
-		if a != nil && (a.Os != "" && a.Os != f.Os || a.Arch != "" && a.Arch != f.Arch) {
-			continue
-		}
-		if best == "" || w.load < l.soft[best].load {
-			best = f.Id
-		}
-	}
-	return best
-}
-
 func rejectPlan(facts *state.Job, f *jobpb.Failure) *commandpb.Command {
 	return &commandpb.Command{Command: &commandpb.Command_RejectPlan{RejectPlan: &commandpb.RejectPlan{
 		Job: facts.ID(), Attempt: facts.Head().PlanAttempt, Failure: f.Bounded(),

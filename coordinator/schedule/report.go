@@ -124,7 +124,7 @@ func void(facts *state.Job, u *taskpb.SubtaskUpdate) bool {
 func wellFormed(u *taskpb.SubtaskUpdate) *taskpb.SubtaskUpdate {
 	n := &taskpb.SubtaskUpdate{
 		Chain: u.Chain, Index: u.Index, Attempt: u.Attempt, Region: u.Region, RegionEpoch: u.RegionEpoch, State: u.State,
-		Failure: u.Failure.Bounded(), Committables: u.Committables,
+		Failure: u.Failure.Bounded(), Committables: u.Committables, Counters: u.Counters,
 	}
 	for _, c := range u.Committables {
 		if err := c.Validate(); err != nil {

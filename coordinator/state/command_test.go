@@ -513,12 +513,12 @@ func TestTransitions(t *testing.T) {
 	}
 	for _, from := range all {
 		for _, to := range all {
-			if err := Move(from, to); Terminal(from) && err == nil {
+			if err := move(from, to); Terminal(from) && err == nil {
 				t.Errorf("a terminal job moves: %s to %s", from, to)
 			}
 		}
 	}
-	err := Move(jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_CREATED)
+	err := move(jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_CREATED)
 	if err == nil || !strings.Contains(err.Error(), "RUNNING") || !strings.Contains(err.Error(), "CREATED") {
 		t.Error("an illegal transition does not name both statuses:", err)
 	}

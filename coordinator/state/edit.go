@@ -51,7 +51,7 @@ func (e *jobEdit) become(s jobpb.JobStatus) {
 	if e.j.head.Status == s {
 		return
 	}
-	if err := Move(e.j.head.Status, s); err != nil && e.err == nil {
+	if err := move(e.j.head.Status, s); err != nil && e.err == nil {
 		e.err = err
 	}
 	e.j.head.Status = s

@@ -264,23 +264,23 @@ func index(p *jobpb.Plan) *planned {
 			}
 		}
 	}
-	groups := SlotGroups(p)
+	groups := slotGroups(p)
 	for i, g := range groups.Of {
 		d.slot[i] = groups.First[g]
 	}
 	return d
 }
 
-// Groups divides a plan's slots: those of group g are numbered from First[g] on, and subtask i of a chain lives in slot
+// groups divides a plan's slots: those of group g are numbered from First[g] on, and subtask i of a chain lives in slot
 // First[Of[chain]]+i.
-type Groups struct {
+type groups struct {
 	Of    []int   // by chain
 	First []int32 // by group; one more at the end: the number of slots of the plan
 }
 
-// SlotGroups finds the slot groups of a plan. Chains of one group share slots; each group is as wide as its widest chain.
-func SlotGroups(p *jobpb.Plan) Groups {
-	g := Groups{Of: make([]int, len(p.Chains))}
+// slotGroups finds the slot groups of a plan. Chains of one group share slots; each group is as wide as its widest chain.
+func slotGroups(p *jobpb.Plan) groups {
+	g := groups{Of: make([]int, len(p.Chains))}
 	number := map[string]int{}
 	var width []int32
 	for i, c := range p.Chains {

@@ -63,7 +63,7 @@ func (e *jobEdit) createSubtasks() {
 	}
 	e.subtasks, e.regions = subtasks, regions
 	e.j.counts = [len(e.j.counts)]int32{jobpb.SubtaskState_SUBTASK_CREATED: int32(len(p.region))}
-	groups := SlotGroups(p.plan)
+	groups := slotGroups(p.plan)
 	e.slots = makeVec[slot](int(groups.First[len(groups.First)-1])).edit()
 }
 

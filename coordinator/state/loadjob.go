@@ -64,7 +64,7 @@ func (j *Job) takePlan(p *jobpb.Job) error {
 		}
 		regions.set(i, regionRecord{state: r})
 	}
-	groups := SlotGroups(p.Plan)
+	groups := slotGroups(p.Plan)
 	slots := makeVec[slot](int(groups.First[len(groups.First)-1])).edit()
 	for _, g := range p.Slots {
 		if g == nil || g.Slot < 0 || int(g.Slot) >= slots.v.len() || slots.at(int(g.Slot)).granted {

@@ -239,7 +239,7 @@ func (e *jobEdit) updateOne(u *taskpb.SubtaskUpdate) bool {
 		e.replace(pos, n)
 		return true
 	case jobpb.SubtaskState_SUBTASK_FINISHED, jobpb.SubtaskState_SUBTASK_FAILED, jobpb.SubtaskState_SUBTASK_CANCELLED:
-		n.State, n.EndedUs = u.State, e.t.now
+		n.State, n.EndedUs, n.Counters = u.State, e.t.now, u.Counters
 	default:
 		return false
 	}

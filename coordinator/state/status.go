@@ -47,8 +47,8 @@ var next = map[jobpb.JobStatus][]jobpb.JobStatus{
 	jobpb.JobStatus_JOB_CANCELLING: {jobpb.JobStatus_JOB_CANCELLED},
 }
 
-// Move checks one transition of a job.
-func Move(from, to jobpb.JobStatus) error {
+// move checks one transition of a job.
+func move(from, to jobpb.JobStatus) error {
 	for _, s := range next[from] {
 		if s == to {
 			return nil

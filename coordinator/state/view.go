@@ -79,9 +79,6 @@ func (v *View) JobsAfter(index uint64) iter.Seq[*Job] {
 	}
 }
 
-// JobCount is the number of jobs, terminal ones included.
-func (v *View) JobCount() int { return v.jobs.len() }
-
 // Worker is nil if the worker is not known.
 func (v *View) Worker(id string) *commandpb.Worker {
 	w, _ := v.workers.get(id)
