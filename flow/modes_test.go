@@ -8,12 +8,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow"
 	"github.com/sluiceio/sluice/flow/launch"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/task"
 )
 
 // call runs a mode of a job binary.
@@ -276,5 +278,86 @@ func TestTheEndOfTheContextCancelsTheJob(t *testing.T) {
 	}
 	if err := g.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// stubborn is a job whose function does not return until release is closed.
+func stubborn(t *testing.T, entered chan<- struct{}, release <-chan struct{}) *task.Program {
+	t.Helper()
+	p, err := flow.Build("stubborn", &flow.NoConfig{}, func(p *flow.Pipeline, _ *flow.NoConfig) error {
+		p.Of("in", 1).Map(func(v int) int {
+			close(entered)
+			<-release
+			return v
+		}).ID("block").To("out", drop10[int]())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog, err := p.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prog
+}
+
+func TestASecondInterruptDoesNotWaitForUserCode(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	interrupt := make(chan os.Signal)
+	g := run.NewGroup(t.Context(), "test")
+	g.Go("interrupt", func(ctx context.Context) error {
+		<-entered
+		interrupt <- os.Interrupt
+		interrupt <- os.Interrupt
+		return nil
+	})
+	job, err := launch.Embed(t.Context(), stubborn(t, entered, release), launch.Embedding{Name: "stubborn", Cancel: interrupt})
+	if err != nil || job.Status != jobpb.JobStatus_JOB_CANCELLED {
+		t.Errorf("status %v, error %v", job.GetStatus(), err)
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUserCodeThatDoesNotStopIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		entered, release := make(chan struct{}), make(chan struct{})
+		interrupt := make(chan os.Signal, 1)
+		prog := stubborn(t, entered, release)
+		g := run.NewGroup(t.Context(), "test")
+		g.Go("interrupt", func(ctx context.Context) error {
+			<-entered
+			interrupt <- os.Interrupt
+			return nil
+		})
+		job, err := launch.Embed(t.Context(), prog, launch.Embedding{Name: "stubborn", Cancel: interrupt})
+		if err != nil || job.Status != jobpb.JobStatus_JOB_FAILED || job.Failure.Code != "E058" {
+			t.Errorf("status %v, failure %v, error %v", job.GetStatus(), job.GetFailure(), err)
+		}
+		close(release)
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestManyMoreSubtasksThanCoresRun(t *testing.T) {
+	p, err := flow.Build("wide", &flow.NoConfig{}, func(p *flow.Pipeline, _ *flow.NoConfig) error {
+		p.Of("in", 1, 2, 3).Rebalance().Map(double).Parallelism(40).KeyBy(self).Count().Parallelism(40).To("out", drop10[flow.KV[int, int64]]())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog, err := p.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := launch.Embed(t.Context(), prog, launch.Embedding{Name: "wide", Slots: 2})
+	if err != nil || job.Status != jobpb.JobStatus_JOB_FINISHED {
+		t.Errorf("status %v, failure %v, error %v", job.GetStatus(), job.GetFailure(), err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/schedule"
 	"github.com/sluiceio/sluice/coordinator/state"
-	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -67,14 +66,14 @@ func newDriver(prog *task.Program, e Embedding) *driver {
 }
 
 // run drives the job to its end, and returns when everything that it started has ended.
-func (d *driver) run(ctx context.Context, settings map[string]string) (*jobpb.Job, error) {
+func (d *driver) run(ctx context.Context, networkBytes int64) (*jobpb.Job, error) {
 	d.wake = time.NewTimer(never)
 	defer d.wake.Stop()
 	d.attach()
 	if err := d.submit(); err != nil {
 		return nil, err
 	}
-	if err := d.start(ctx, settings); err != nil {
+	if err := d.start(ctx, networkBytes); err != nil {
 		return nil, err
 	}
 	job, err := d.drive(ctx)
@@ -87,14 +86,8 @@ func (d *driver) run(ctx context.Context, settings map[string]string) (*jobpb.Jo
 
 // start makes the task runtime of the submitted job and its network, which joins subtasks of this process only. The end
 // of ctx cancels the job, not the runtime: what it does about that is still to be reported.
-func (d *driver) start(ctx context.Context, settings map[string]string) error {
-	memory, err := setting.Divide(int64(d.slots)*slotMemory, setting.Values(settings))
-	if err != nil {
-		return &PlanError{Diagnostics: []*jobpb.Diagnostic{{
-			Code: setting.CodeBadValue, Message: err.Error(), Hints: []string{"lower network.memory, state.memory or batch.memory"},
-		}}}
-	}
-	network, err := shuffle.NewNetwork(shuffle.NetworkConfig{Job: d.job, Memory: memory.Network, Log: d.e.Log})
+func (d *driver) start(ctx context.Context, networkBytes int64) error {
+	network, err := shuffle.NewNetwork(shuffle.NetworkConfig{Job: d.job, Memory: networkBytes, Log: d.e.Log})
 	if err != nil {
 		return err
 	}

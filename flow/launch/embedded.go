@@ -24,6 +24,11 @@ func (c command) run() int {
 	if len(diags) > 0 {
 		return planFault(c.streams, diags)
 	}
+	p, diags := makePlan(prog.Graph, c.args.Settings, runtime.GOMAXPROCS(0))
+	if len(diags) > 0 {
+		return planFault(c.streams, diags)
+	}
+	printDiagnostics(c.streams.Err, "warning", p.Graph.Warnings)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -89,8 +94,16 @@ func Embed(ctx context.Context, prog *task.Program, e Embedding) (*jobpb.Job, er
 	if e.Slots == 0 {
 		e.Slots = runtime.GOMAXPROCS(0)
 	}
-	if _, diags := makePlan(prog.Graph, e.Settings, e.Slots); len(diags) > 0 {
+	p, diags := makePlan(prog.Graph, e.Settings, e.Slots)
+	if len(diags) > 0 {
 		return nil, &PlanError{Diagnostics: diags}
 	}
-	return newDriver(prog, e).run(ctx, setting.Merge(e.Settings, prog.Graph.Settings))
+	d := newDriver(prog, e)
+	memory, err := setting.Divide(int64(max(e.Slots, int(p.Slots)))*slotMemory, setting.Merge(e.Settings, prog.Graph.Settings))
+	if err != nil {
+		return nil, &PlanError{Diagnostics: []*jobpb.Diagnostic{{
+			Code: setting.CodeBadValue, Message: err.Error(), Hints: []string{"lower network.memory, state.memory or batch.memory"},
+		}}}
+	}
+	return d.run(ctx, memory.Network)
 }

@@ -26,6 +26,14 @@ func printFailure(w io.Writer, job *jobpb.Job) {
 		fmt.Fprintf(w, "  restarts: %d\n", job.Restarts)
 	}
 	if f.Stack != "" {
-		fmt.Fprintf(w, "  stack:\n    %s\n", strings.ReplaceAll(strings.TrimSpace(f.Stack), "\n", "\n    "))
+		fmt.Fprintf(w, "  stack:\n    %s\n", strings.ReplaceAll(userStack(f.Stack), "\n", "\n    "))
 	}
+}
+
+// userStack is a stack without the task loop below the operators.
+func userStack(stack string) string {
+	if i := strings.Index(stack, "\n"+modulePath+"/worker/task."); i > 0 {
+		stack = stack[:i]
+	}
+	return strings.TrimSpace(stack)
 }
