@@ -13,7 +13,7 @@ EXAMPLES := $(sort $(patsubst %/,%,$(dir $(wildcard examples/*/main.go))))
 LDFLAGS  := -s -w
 
 .DEFAULT_GOAL := help
-.PHONY: help build gen check format vet static generated laws test speed demo bench verify data clean
+.PHONY: help build gen check format vet static generated laws test speed demo jepsen bench verify data clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,7 @@ format:
 vet:
 	$(GO) vet ./...
 	@set -e; for m in $(NESTED); do echo "vet $$m"; $(GO) -C $$m vet ./...; done
+	$(GO) vet -tags jepsen ./jepsen/...
 	GOOS=darwin $(GO) vet ./flow/... ./connector/... ./cmd/sluice/...
 
 # Built in the module that pins it, run in the one that it judges.
@@ -64,6 +65,9 @@ speed: ## the tests that protect speed, as ratios against plain loops in the sam
 
 demo: build ## the main job on a cluster of 3 + 3 processes whose leader is killed in the middle
 	$(GO) run ./internal/demo
+
+jepsen: build ## real processes under faults: 20 kills of the leader under a storm of submits (flags: JEPSEN='-kills 5 -seed 7')
+	$(GO) test -count=1 -tags jepsen -timeout 20m -v ./jepsen/scenario $(JEPSEN)
 
 bench: ## every benchmark, once
 	$(GO) test -run '^$$' -bench . -benchmem -p 1 ./...
