@@ -101,17 +101,19 @@ func TestBadUploadLeavesNothing(t *testing.T) {
 		}
 		cancel()
 		after(t, time.Second)
-		// And one that falls silent, but stays.
-		stream, err = leader.Artifacts().Upload(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		// And ones that fall silent, but stay: at the leader, and at a follower that relays.
+		for _, n := range []*clustertest.Node{leader, c.Followers(leader)[0]} {
+			stream, err = n.Artifacts().Upload(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Send(&apipb.UploadRequest{Part: &apipb.UploadRequest_Header{Header: good}}); err != nil {
+				t.Fatal(err)
+			}
+			after(t, time.Minute)
+			_, err = stream.CloseAndRecv()
+			mustFail(t, err, codes.DeadlineExceeded, "E074")
 		}
-		if err := stream.Send(&apipb.UploadRequest{Part: &apipb.UploadRequest_Header{Header: good}}); err != nil {
-			t.Fatal(err)
-		}
-		after(t, time.Minute)
-		_, err = stream.CloseAndRecv()
-		mustFail(t, err, codes.DeadlineExceeded, "E074")
 
 		for _, n := range c.Nodes() {
 			for _, dir := range []string{"/artifacts", "/artifacts/incoming"} {

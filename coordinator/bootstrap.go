@@ -212,8 +212,8 @@ func (n *node) belong(ctx context.Context) error {
 				n.log.Debug("cannot announce this coordinator", "error", err)
 			}
 		case n.hasState() && leader.ID == "" && leader.LostFor > removedAfter:
-			if n.wasRemoved(ctx, n.addresses(view.Nodes())) {
-				return errRemoved
+			if err := n.askAround(ctx, n.addresses(view.Nodes())); err != nil {
+				return err
 			}
 		}
 		timer := time.NewTimer(announcePause)
@@ -242,15 +242,26 @@ func (n *node) addresses(nodes func(func(*commandpb.Node) bool)) []string {
 	return slices.Compact(all)
 }
 
-// wasRemoved asks around. Only the word of the leader counts: a follower may not have heard yet that this node was added.
-// The cluster is the remembered one: after a start the facts are empty until a leader says how far they go.
-func (n *node) wasRemoved(ctx context.Context, addresses []string) bool {
+// askAround looks for the leader when Raft hears of none. A node that was removed meanwhile ends; one that listens
+// elsewhere than the others believe says where. Only the word of the leader counts: a follower may not have heard yet
+// that this node was added. The cluster is the remembered one: after a start the facts are empty until a leader says
+// how far they go.
+func (n *node) askAround(ctx context.Context, addresses []string) error {
 	for _, a := range n.helloAll(ctx, addresses) {
-		if a.Cluster != "" && a.Cluster == n.id.Cluster && a.LeaderAddress == a.ApiAddress && !a.Member {
-			return true
+		if a.Cluster == "" || a.Cluster != n.id.Cluster || a.LeaderAddress != a.ApiAddress {
+			continue
+		}
+		if !a.Member {
+			return errRemoved
+		}
+		self, _ := n.server(raft.ServerID(n.id.ID))
+		if self.Address != raft.ServerAddress(n.parts.RaftAddress) {
+			if err := n.joinAt(ctx, a.LeaderAddress); err != nil {
+				n.log.Warn("cannot tell the leader where this coordinator listens now", "error", err)
+			}
 		}
 	}
-	return false
+	return nil
 }
 
 // rememberCluster makes the data directory a member's for good; see identity.

@@ -253,3 +253,80 @@ func TestVoterWithoutMemoryIsRefused(t *testing.T) {
 		}
 	})
 }
+
+func TestClusterOfOneGrows(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := clustertest.New(t, clustertest.Options{Nodes: 1})
+		first := c.AwaitLeader()
+		digest := mustUpload(t, first, "a")
+		mustSubmit(t, first, digest, "r1")
+		for _, name := range []string{"n2", "n3"} {
+			c.Add(name).Start()
+		}
+		awaitVoters(c, first, 3)
+		if err := first.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if again := mustSubmit(t, c.AwaitLeader(), digest, "r1"); !again.Existed {
+			t.Errorf("after the death of the first node: %v", again)
+		}
+	})
+}
+
+func TestNodeThatMovesStaysTheSameVoter(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := clustertest.New(t, clustertest.Options{})
+		leader := c.AwaitLeader()
+		digest := mustUpload(t, leader, "a")
+		moved := c.Followers(leader)[0]
+		after(t, 3*time.Second) // it knows to which cluster it belongs
+		if err := moved.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		moved.Move("elsewhere")
+		moved.Start()
+		c.Eventually(30*time.Second, "the others know where it is", func(ctx context.Context) error {
+			all, _, err := peers(ctx, leader)
+			if err != nil {
+				return err
+			}
+			p := all[moved.ID]
+			if p == nil || p.RaftAddress != moved.Raft || p.ApiAddress != moved.API || !p.Voter || p.Role != "follower" || len(all) != 3 {
+				return fmt.Errorf("peer %v of %d", p, len(all))
+			}
+			return nil
+		})
+		// Its vote counts.
+		for _, n := range c.Followers(leader) {
+			if n != moved {
+				if err := n.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		mustSubmit(t, moved, digest, "r1")
+	})
+}
+
+func TestFollowerThatComesBackCountsAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := clustertest.New(t, clustertest.Options{})
+		leader := c.AwaitLeader()
+		digest := mustUpload(t, leader, "a")
+		followers := c.Followers(leader)
+		if err := followers[0].Kill(); err != nil {
+			t.Fatal(err)
+		}
+		after(t, 45*time.Second) // long enough for any back-off
+		followers[0].Start()
+		after(t, time.Second)
+		if err := followers[1].Kill(); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		mustSubmit(t, leader, digest, "r")
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("a quorum was there, and the commit took %s", took)
+		}
+	})
+}

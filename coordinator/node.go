@@ -67,6 +67,7 @@ type node struct {
 	metrics    *telemetry.Metrics
 
 	raft      *raft.Raft
+	transport *consensus.Transport
 	fsm       *fsm
 	artifacts *artifact.Store
 	touched   *touched
@@ -189,12 +190,12 @@ func (n *node) startRaft() (*raft.Raft, error) {
 	cfg.TrailingLogs = n.cfg.TrailingLogs
 	cfg.NoLegacyTelemetry = true
 	cfg.Logger = n.cfg.Log.Named("raft").With("node", n.id.ID)
-	transport := consensus.NewTransport(n.parts.Transport, func(to raft.ServerID, installs int) {
+	n.transport = consensus.NewTransport(n.parts.Transport, func(to raft.ServerID, installs int) {
 		n.metrics.Installs.Inc()
 		n.log.Error("a follower needs one snapshot after the other: it cannot keep up with the log while it installs one",
 			"coordinator", string(to), "snapshots", installs)
 	})
-	r, err := raft.NewRaft(cfg, n.fsm, stores.Logs, stores.Stable, stores.Snapshots, transport)
+	r, err := raft.NewRaft(cfg, n.fsm, stores.Logs, stores.Stable, stores.Snapshots, n.transport)
 	if err != nil {
 		return nil, fmt.Errorf("start raft: %w", errors.Join(err, n.fsm.restoreProblem()))
 	}
@@ -233,6 +234,7 @@ func (n *node) serve(ctx context.Context) error {
 	n.group = run.NewGroup(context.WithoutCancel(ctx), "coordinator")
 	server, err := n.newServer()
 	if err != nil {
+		n.transport.Interrupt()
 		return errors.Join(err, n.raft.Shutdown().Error(), n.parts.API.Close(), closeIf(n.parts.HTTP))
 	}
 	if n.cfg.Listening != nil {
@@ -292,6 +294,7 @@ func (n *node) handOver() {
 func (n *node) shutDown(server *grpc.Server) error {
 	n.group.Stop()
 	server.Stop()
+	n.transport.Interrupt()
 	raftErr := n.raft.Shutdown().Error()
 	err := errors.Join(n.group.Wait(), raftErr, n.parts.Transport.Close())
 	n.log.Info("coordinator stopped", "error", err)

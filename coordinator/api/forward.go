@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/apipb"
@@ -213,15 +214,15 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if err != nil {
 		return s.lost(ctx, leader, err)
 	}
-	if err := relay(ss, up, m); err != nil {
-		return s.lost(ctx, leader, err)
+	if err := s.relay(ss, up, m); err != nil {
+		return s.Fail(s.lost(ctx, leader, err))
 	}
 	return nil
 }
 
 // relay copies a call whose one side is a single message; a call that streams both ways is never forwarded.
-func relay(down grpc.ServerStream, up grpc.ClientStream, m method) error {
-	if err := relayRequests(down, up, m); err != nil {
+func (s *Server) relay(down grpc.ServerStream, up grpc.ClientStream, m method) error {
+	if err := s.relayRequests(down, up, m); err != nil {
 		return err
 	}
 	for {
@@ -240,10 +241,14 @@ func relay(down grpc.ServerStream, up grpc.ClientStream, m method) error {
 	}
 }
 
-func relayRequests(down grpc.ServerStream, up grpc.ClientStream, m method) error {
-	for {
+func (s *Server) relayRequests(down grpc.ServerStream, up grpc.ClientStream, m method) error {
+	requests := receive(down.Context(), s.cfg.Group, func() (proto.Message, error) {
 		req := m.in.New().Interface()
-		if err := down.RecvMsg(req); errors.Is(err, io.EOF) {
+		return req, down.RecvMsg(req)
+	})
+	for {
+		req, err := requests.next(down.Context())
+		if errors.Is(err, io.EOF) {
 			return up.CloseSend()
 		} else if err != nil {
 			return err

@@ -38,6 +38,15 @@ type Base interface {
 // request 541), and a synchronous request is the simpler path to reason about. The network transport is also
 // configured with MaxRPCsInFlight 1; refusing here makes every other transport behave alike.
 //
+// # A follower that is back is not kept waiting
+//
+// Raft backs off from a follower that does not answer, by count of failures, to ten seconds. Nothing interrupts such a
+// pause, so a follower that was away for a while and is back (its heartbeats say so) gets no entries for up to ten
+// seconds; if another one is lost in that time, the cluster commits nothing although a quorum is there. So a request
+// with entries that fails waits here, for as long as the follower is away (holdBack at most), and is sent once more as
+// soon as a heartbeat to it has succeeded: Raft counts few failures, and hears of success at once. (Answering for the
+// follower, so that Raft does not count, was rejected: an answer renews the leader's lease.)
+//
 // # Snapshots over and over
 //
 // A follower that cannot keep up with the log while it installs a snapshot gets another one, for ever; nothing in Raft says
@@ -46,22 +55,87 @@ type Transport struct {
 	Base
 	onInstalls func(to raft.ServerID, installs int)
 
+	interrupted chan struct{} // closed by Interrupt
+
 	mu struct {
 		sync.Mutex
-		installs map[raft.ServerID][]time.Time // within installWindow, oldest first
+		installs map[raft.ServerID][]time.Time   // within installWindow, oldest first
+		back     map[raft.ServerID]chan struct{} // closed at the next heartbeat that succeeds
+		over     bool
 	}
 }
 
 const (
 	installWindow  = 10 * time.Minute
 	installsToTell = 3
+	holdBack       = time.Minute
 )
 
 // NewTransport guards base. onInstalls is called when a follower was sent a snapshot repeatedly.
 func NewTransport(base Base, onInstalls func(to raft.ServerID, installs int)) *Transport {
-	t := &Transport{Base: base, onInstalls: onInstalls}
+	t := &Transport{Base: base, onInstalls: onInstalls, interrupted: make(chan struct{})}
 	t.mu.installs = make(map[raft.ServerID][]time.Time)
+	t.mu.back = make(map[raft.ServerID]chan struct{})
 	return t
+}
+
+// Interrupt ends every wait for a follower, now and later. It belongs before the shutdown of Raft, which waits for its
+// requests.
+func (t *Transport) Interrupt() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.mu.over {
+		t.mu.over = true
+		close(t.interrupted)
+	}
+}
+
+// AppendEntries sends entries or a heartbeat.
+func (t *Transport) AppendEntries(
+	id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,
+) error {
+	err := t.Base.AppendEntries(id, target, args, resp)
+	switch {
+	case isHeartbeat(args):
+		if err == nil {
+			t.isBack(id)
+		}
+		return err
+	case err == nil:
+		return nil
+	}
+	limit := time.NewTimer(holdBack)
+	defer limit.Stop()
+	select {
+	case <-t.untilBack(id):
+		return t.Base.AppendEntries(id, target, args, resp)
+	case <-limit.C:
+	case <-t.interrupted:
+	}
+	return err
+}
+
+// isHeartbeat recognises what Raft's own transports recognise.
+func isHeartbeat(a *raft.AppendEntriesRequest) bool {
+	return a.Term != 0 && a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && len(a.Entries) == 0 && a.LeaderCommitIndex == 0
+}
+
+func (t *Transport) untilBack(id raft.ServerID) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.back[id] == nil {
+		t.mu.back[id] = make(chan struct{})
+	}
+	return t.mu.back[id]
+}
+
+func (t *Transport) isBack(id raft.ServerID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if back := t.mu.back[id]; back != nil {
+		delete(t.mu.back, id)
+		close(back)
+	}
 }
 
 // SetHeartbeatHandler leaves heartbeats on the main goroutine; see Transport.

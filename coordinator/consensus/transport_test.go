@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,4 +162,70 @@ func TestNetworkTransportTalksOverTheLayer(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// lame is a transport to a follower that is away until it is back.
+type lame struct {
+	Base
+	away    atomic.Bool
+	entries atomic.Int32
+}
+
+func (l *lame) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if l.away.Load() {
+		return errors.New("connection refused")
+	}
+	if len(args.Entries) > 0 {
+		l.entries.Add(1)
+	}
+	resp.Success = true
+	return nil
+}
+
+func TestFollowerThatIsBackGetsItsEntriesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &lame{}
+		base.away.Store(true)
+		tr := NewTransport(base, nil)
+		heartbeat, entries := &raft.AppendEntriesRequest{Term: 1}, &raft.AppendEntriesRequest{Term: 1, PrevLogEntry: 3, Entries: []*raft.Log{{}}}
+		type outcome struct {
+			err  error
+			resp raft.AppendEntriesResponse
+		}
+		send := func(args *raft.AppendEntriesRequest) (o outcome) {
+			o.err = tr.AppendEntries("f", "f:1", args, &o.resp)
+			return o
+		}
+		if o := send(heartbeat); o.err == nil {
+			t.Error("a heartbeat to a follower that is away succeeded")
+		}
+		start := time.Now()
+		if o := send(entries); o.err == nil || time.Since(start) != holdBack {
+			t.Errorf("held back for %s: %v", time.Since(start), o.err)
+		}
+		g := run.NewGroup(t.Context(), "replicate")
+		sent := make(chan outcome, 1)
+		g.Go("replicate", func(context.Context) error { sent <- send(entries); return nil })
+		<-time.After(20 * time.Second)
+		base.away.Store(false)
+		start = time.Now()
+		if o := send(heartbeat); o.err != nil {
+			t.Fatal(o.err)
+		}
+		if o := <-sent; o.err != nil || !o.resp.Success || time.Since(start) != 0 || base.entries.Load() != 1 {
+			t.Errorf("after %s: %v, %v", time.Since(start), o.err, o.resp)
+		}
+		// Shutdown does not wait.
+		base.away.Store(true)
+		g.Go("replicate", func(context.Context) error { sent <- send(entries); return nil })
+		synctest.Wait()
+		tr.Interrupt()
+		tr.Interrupt()
+		if o := <-sent; o.err == nil {
+			t.Error("interrupted without an error")
+		}
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

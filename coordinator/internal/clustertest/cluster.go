@@ -436,6 +436,17 @@ func (c *Cluster) Followers(n *Node) []*Node {
 // SetExpect changes what the node expects at its next start.
 func (n *Node) SetExpect(nodes int) { n.expect = nodes }
 
+// Move gives a stopped node other addresses. InMemory only.
+func (n *Node) Move(host string) {
+	n.API, n.Raft = host+":1", host+":2"
+	if conn := n.c.clients[n.Name]; conn != nil {
+		delete(n.c.clients, n.Name)
+		if err := conn.Close(); err != nil {
+			n.c.t.Error(err)
+		}
+	}
+}
+
 // LoseRaftState forgets the log, the vote and the snapshots of a stopped node; its other files stay.
 func (n *Node) LoseRaftState() {
 	n.c.t.Helper()
