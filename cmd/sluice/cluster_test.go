@@ -137,6 +137,9 @@ func (u *user) finishes() {
 		Subtasks   []struct {
 			Operator, Worker, State string
 			Attempt                 int
+			Counters                struct {
+				RecordsIn int64 `json:",string"`
+			}
 		}
 		Regions []struct{ State string }
 		Edges   []struct{ Exchange string }
@@ -145,6 +148,13 @@ func (u *user) finishes() {
 	if status.Status != "JOB_FINISHED" || len(status.Subtasks) != 4 || status.Subtasks[0].Attempt != 1 || status.Subtasks[0].State != "SUBTASK_FINISHED" ||
 		status.Subtasks[0].Worker == "" || len(status.Regions) != 1 || len(status.Edges) != 1 || status.Edges[0].Exchange != "EXCHANGE_PIPELINED" {
 		t.Errorf("status %+v", status)
+	}
+	records := int64(0) // nothing runs any more: these are facts
+	for _, s := range status.Subtasks {
+		records += s.Counters.RecordsIn
+	}
+	if records != 2*10000 {
+		t.Errorf("%d records counted, want those of the source and as many behind the exchange", records)
 	}
 	if events := u.want(ops.ExitOK, "events", "--job", "count-1").out; !strings.Contains(events, "job-finished") {
 		t.Errorf("events %s", events)

@@ -56,10 +56,14 @@ func statusOf(job *state.Job, samples []*taskpb.Counters) *apipb.StatusResponse 
 		byAttempt[attempt{c.Chain, c.Index, c.Attempt}] = c
 	}
 	for _, t := range all.Subtasks {
+		counters := t.Counters
+		if counters == nil {
+			counters = byAttempt[attempt{t.Chain, t.Index, t.Attempt}]
+		}
 		resp.Subtasks = append(resp.Subtasks, &apipb.SubtaskStatus{
 			Operator: chainName(p, t.Chain), Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, Worker: t.Worker,
 			State: t.State, Region: t.Region, Process: t.Process, Operators: chainOperators(p, t.Chain),
-			Counters: byAttempt[attempt{t.Chain, t.Index, t.Attempt}],
+			Counters: counters,
 		})
 	}
 	resp.Regions = regionsOf(p, all.Regions)

@@ -151,7 +151,7 @@ func (g *granting) perform(c *commandpb.ScheduleRegions) {
 		n := copySubtask(e.subtasks.at(pos))
 		n.Attempt++
 		n.Worker, n.Incarnation, n.Process = a.Worker, a.Incarnation, process[a.Worker]
-		n.State, n.StartedUs, n.EndedUs = jobpb.SubtaskState_SUBTASK_SCHEDULED, 0, 0
+		n.State, n.StartedUs, n.EndedUs, n.Counters = jobpb.SubtaskState_SUBTASK_SCHEDULED, 0, 0, nil
 		e.replace(pos, n)
 	}
 	for _, r := range c.Regions {
@@ -382,7 +382,7 @@ func (e *jobEdit) resetSubtasks(in []bool) {
 			continue
 		}
 		n := copySubtask(s)
-		n.State = jobpb.SubtaskState_SUBTASK_CREATED
+		n.State, n.Counters = jobpb.SubtaskState_SUBTASK_CREATED, nil
 		e.replace(pos, n)
 	}
 	for _, s := range e.j.sources {

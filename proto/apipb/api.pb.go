@@ -12,7 +12,7 @@ package apipb
 import (
 	commandpb "github.com/sluiceio/sluice/proto/commandpb"
 	jobpb "github.com/sluiceio/sluice/proto/jobpb"
-	taskpb "github.com/sluiceio/sluice/proto/taskpb"
+	_ "github.com/sluiceio/sluice/proto/taskpb"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -997,7 +997,7 @@ type SubtaskStatus struct {
 	State         jobpb.SubtaskState     `protobuf:"varint,6,opt,name=state,proto3,enum=sluice.job.SubtaskState" json:"state,omitempty"`
 	Region        int32                  `protobuf:"varint,7,opt,name=region,proto3" json:"region,omitempty"`
 	Process       uint64                 `protobuf:"varint,8,opt,name=process,proto3" json:"process,omitempty"`
-	Counters      *taskpb.Counters       `protobuf:"bytes,9,opt,name=counters,proto3" json:"counters,omitempty"` // newest sample the leader has; absent otherwise
+	Counters      *jobpb.Counters        `protobuf:"bytes,9,opt,name=counters,proto3" json:"counters,omitempty"` // newest sample that the leader has, or the last words of an attempt that has ended; absent otherwise
 	Operators     []string               `protobuf:"bytes,10,rep,name=operators,proto3" json:"operators,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1089,7 +1089,7 @@ func (x *SubtaskStatus) GetProcess() uint64 {
 	return 0
 }
 
-func (x *SubtaskStatus) GetCounters() *taskpb.Counters {
+func (x *SubtaskStatus) GetCounters() *jobpb.Counters {
 	if x != nil {
 		return x.Counters
 	}
@@ -3546,7 +3546,7 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbb\x02\n" +
 	"\rSubtaskStatus\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x14\n" +
@@ -3555,8 +3555,8 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x06worker\x18\x05 \x01(\tR\x06worker\x12.\n" +
 	"\x05state\x18\x06 \x01(\x0e2\x18.sluice.job.SubtaskStateR\x05state\x12\x16\n" +
 	"\x06region\x18\a \x01(\x05R\x06region\x12\x18\n" +
-	"\aprocess\x18\b \x01(\x04R\aprocess\x121\n" +
-	"\bcounters\x18\t \x01(\v2\x15.sluice.task.CountersR\bcounters\x12\x1c\n" +
+	"\aprocess\x18\b \x01(\x04R\aprocess\x120\n" +
+	"\bcounters\x18\t \x01(\v2\x14.sluice.job.CountersR\bcounters\x12\x1c\n" +
 	"\toperators\x18\n" +
 	" \x03(\tR\toperators\"\x9c\x01\n" +
 	"\n" +
@@ -3823,7 +3823,7 @@ var file_proto_apipb_api_proto_goTypes = []any{
 	(jobpb.JobStatus)(0),            // 60: sluice.job.JobStatus
 	(*jobpb.Failure)(nil),           // 61: sluice.job.Failure
 	(jobpb.SubtaskState)(0),         // 62: sluice.job.SubtaskState
-	(*taskpb.Counters)(nil),         // 63: sluice.task.Counters
+	(*jobpb.Counters)(nil),          // 63: sluice.job.Counters
 	(jobpb.RegionStatus)(0),         // 64: sluice.job.RegionStatus
 	(jobpb.Partitioner)(0),          // 65: sluice.job.Partitioner
 	(jobpb.ExchangeKind)(0),         // 66: sluice.job.ExchangeKind
@@ -3853,7 +3853,7 @@ var file_proto_apipb_api_proto_depIdxs = []int32{
 	56, // 18: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
 	8,  // 19: sluice.api.StatusResponse.read:type_name -> sluice.api.ReadInfo
 	62, // 20: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
-	63, // 21: sluice.api.SubtaskStatus.counters:type_name -> sluice.task.Counters
+	63, // 21: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
 	64, // 22: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
 	65, // 23: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
 	66, // 24: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind

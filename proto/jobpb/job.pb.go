@@ -1916,6 +1916,7 @@ type Subtask struct {
 	Region        int32                  `protobuf:"varint,8,opt,name=region,proto3" json:"region,omitempty"`
 	StartedUs     int64                  `protobuf:"varint,9,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
 	EndedUs       int64                  `protobuf:"varint,10,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
+	Counters      *Counters              `protobuf:"bytes,11,opt,name=counters,proto3" json:"counters,omitempty"` // the last of an attempt that has ended, if it could still tell them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2020,6 +2021,178 @@ func (x *Subtask) GetEndedUs() int64 {
 	return 0
 }
 
+func (x *Subtask) GetCounters() *Counters {
+	if x != nil {
+		return x.Counters
+	}
+	return nil
+}
+
+// Counters of one attempt since its start; ratios are computed by readers from two samples.
+type Counters struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Chain           int32                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
+	Index           int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Attempt         uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	RecordsIn       int64                  `protobuf:"varint,4,opt,name=records_in,json=recordsIn,proto3" json:"records_in,omitempty"`
+	RecordsOut      int64                  `protobuf:"varint,5,opt,name=records_out,json=recordsOut,proto3" json:"records_out,omitempty"`
+	BytesIn         int64                  `protobuf:"varint,6,opt,name=bytes_in,json=bytesIn,proto3" json:"bytes_in,omitempty"`
+	BytesOut        int64                  `protobuf:"varint,7,opt,name=bytes_out,json=bytesOut,proto3" json:"bytes_out,omitempty"`
+	BusyUs          int64                  `protobuf:"varint,8,opt,name=busy_us,json=busyUs,proto3" json:"busy_us,omitempty"`
+	IdleUs          int64                  `protobuf:"varint,9,opt,name=idle_us,json=idleUs,proto3" json:"idle_us,omitempty"`
+	BackpressuredUs int64                  `protobuf:"varint,10,opt,name=backpressured_us,json=backpressuredUs,proto3" json:"backpressured_us,omitempty"`
+	WatermarkUs     int64                  `protobuf:"varint,11,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"` // lowest int64: none yet
+	Late            int64                  `protobuf:"varint,12,opt,name=late,proto3" json:"late,omitempty"`
+	ErrorsSkipped   int64                  `protobuf:"varint,13,opt,name=errors_skipped,json=errorsSkipped,proto3" json:"errors_skipped,omitempty"`
+	StateBytes      int64                  `protobuf:"varint,14,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
+	Replayed        int64                  `protobuf:"varint,15,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	SpilledBytes    int64                  `protobuf:"varint,16,opt,name=spilled_bytes,json=spilledBytes,proto3" json:"spilled_bytes,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Counters) Reset() {
+	*x = Counters{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Counters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Counters) ProtoMessage() {}
+
+func (x *Counters) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Counters.ProtoReflect.Descriptor instead.
+func (*Counters) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Counters) GetChain() int32 {
+	if x != nil {
+		return x.Chain
+	}
+	return 0
+}
+
+func (x *Counters) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Counters) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Counters) GetRecordsIn() int64 {
+	if x != nil {
+		return x.RecordsIn
+	}
+	return 0
+}
+
+func (x *Counters) GetRecordsOut() int64 {
+	if x != nil {
+		return x.RecordsOut
+	}
+	return 0
+}
+
+func (x *Counters) GetBytesIn() int64 {
+	if x != nil {
+		return x.BytesIn
+	}
+	return 0
+}
+
+func (x *Counters) GetBytesOut() int64 {
+	if x != nil {
+		return x.BytesOut
+	}
+	return 0
+}
+
+func (x *Counters) GetBusyUs() int64 {
+	if x != nil {
+		return x.BusyUs
+	}
+	return 0
+}
+
+func (x *Counters) GetIdleUs() int64 {
+	if x != nil {
+		return x.IdleUs
+	}
+	return 0
+}
+
+func (x *Counters) GetBackpressuredUs() int64 {
+	if x != nil {
+		return x.BackpressuredUs
+	}
+	return 0
+}
+
+func (x *Counters) GetWatermarkUs() int64 {
+	if x != nil {
+		return x.WatermarkUs
+	}
+	return 0
+}
+
+func (x *Counters) GetLate() int64 {
+	if x != nil {
+		return x.Late
+	}
+	return 0
+}
+
+func (x *Counters) GetErrorsSkipped() int64 {
+	if x != nil {
+		return x.ErrorsSkipped
+	}
+	return 0
+}
+
+func (x *Counters) GetStateBytes() int64 {
+	if x != nil {
+		return x.StateBytes
+	}
+	return 0
+}
+
+func (x *Counters) GetReplayed() int64 {
+	if x != nil {
+		return x.Replayed
+	}
+	return 0
+}
+
+func (x *Counters) GetSpilledBytes() int64 {
+	if x != nil {
+		return x.SpilledBytes
+	}
+	return 0
+}
+
 // Failure is the root cause of a failed attempt.
 type Failure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2040,7 +2213,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	mi := &file_proto_jobpb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2052,7 +2225,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	mi := &file_proto_jobpb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2065,7 +2238,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{17}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Failure) GetCode() string {
@@ -2159,7 +2332,7 @@ type Committable struct {
 
 func (x *Committable) Reset() {
 	*x = Committable{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	mi := &file_proto_jobpb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2344,7 @@ func (x *Committable) String() string {
 func (*Committable) ProtoMessage() {}
 
 func (x *Committable) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	mi := &file_proto_jobpb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2357,7 @@ func (x *Committable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committable.ProtoReflect.Descriptor instead.
 func (*Committable) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{18}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Committable) GetSink() string {
@@ -2240,7 +2413,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2425,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2438,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{19}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Event) GetIndex() uint64 {
@@ -2343,7 +2516,7 @@ type Split struct {
 
 func (x *Split) Reset() {
 	*x = Split{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2528,7 @@ func (x *Split) String() string {
 func (*Split) ProtoMessage() {}
 
 func (x *Split) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2541,7 @@ func (x *Split) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Split.ProtoReflect.Descriptor instead.
 func (*Split) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{20}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Split) GetId() string {
@@ -2411,7 +2584,7 @@ type SourceState struct {
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[21]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2596,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[21]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2609,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{21}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SourceState) GetJob() string {
@@ -2499,7 +2672,7 @@ type SplitAssignment struct {
 
 func (x *SplitAssignment) Reset() {
 	*x = SplitAssignment{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[22]
+	mi := &file_proto_jobpb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2511,7 +2684,7 @@ func (x *SplitAssignment) String() string {
 func (*SplitAssignment) ProtoMessage() {}
 
 func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[22]
+	mi := &file_proto_jobpb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2524,7 +2697,7 @@ func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitAssignment.ProtoReflect.Descriptor instead.
 func (*SplitAssignment) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{22}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SplitAssignment) GetSubtask() int32 {
@@ -2697,7 +2870,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\vRegionState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x120\n" +
-	"\x06status\x18\x03 \x01(\x0e2\x18.sluice.job.RegionStatusR\x06status\"\xa5\x02\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x18.sluice.job.RegionStatusR\x06status\"\xd7\x02\n" +
 	"\aSubtask\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -2710,7 +2883,29 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\n" +
 	"started_us\x18\t \x01(\x03R\tstartedUs\x12\x19\n" +
 	"\bended_us\x18\n" +
-	" \x01(\x03R\aendedUs\"\xa9\x02\n" +
+	" \x01(\x03R\aendedUs\x120\n" +
+	"\bcounters\x18\v \x01(\v2\x14.sluice.job.CountersR\bcounters\"\xe5\x03\n" +
+	"\bCounters\x12\x14\n" +
+	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x1d\n" +
+	"\n" +
+	"records_in\x18\x04 \x01(\x03R\trecordsIn\x12\x1f\n" +
+	"\vrecords_out\x18\x05 \x01(\x03R\n" +
+	"recordsOut\x12\x19\n" +
+	"\bbytes_in\x18\x06 \x01(\x03R\abytesIn\x12\x1b\n" +
+	"\tbytes_out\x18\a \x01(\x03R\bbytesOut\x12\x17\n" +
+	"\abusy_us\x18\b \x01(\x03R\x06busyUs\x12\x17\n" +
+	"\aidle_us\x18\t \x01(\x03R\x06idleUs\x12)\n" +
+	"\x10backpressured_us\x18\n" +
+	" \x01(\x03R\x0fbackpressuredUs\x12!\n" +
+	"\fwatermark_us\x18\v \x01(\x03R\vwatermarkUs\x12\x12\n" +
+	"\x04late\x18\f \x01(\x03R\x04late\x12%\n" +
+	"\x0eerrors_skipped\x18\r \x01(\x03R\rerrorsSkipped\x12\x1f\n" +
+	"\vstate_bytes\x18\x0e \x01(\x03R\n" +
+	"stateBytes\x12\x1a\n" +
+	"\breplayed\x18\x0f \x01(\x03R\breplayed\x12#\n" +
+	"\rspilled_bytes\x18\x10 \x01(\x03R\fspilledBytes\"\xa9\x02\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1a\n" +
@@ -2832,7 +3027,7 @@ func file_proto_jobpb_job_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_jobpb_job_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_proto_jobpb_job_proto_goTypes = []any{
 	(Mode)(0),                // 0: sluice.job.Mode
 	(Partitioner)(0),         // 1: sluice.job.Partitioner
@@ -2859,23 +3054,24 @@ var file_proto_jobpb_job_proto_goTypes = []any{
 	(*Restart)(nil),          // 22: sluice.job.Restart
 	(*RegionState)(nil),      // 23: sluice.job.RegionState
 	(*Subtask)(nil),          // 24: sluice.job.Subtask
-	(*Failure)(nil),          // 25: sluice.job.Failure
-	(*Committable)(nil),      // 26: sluice.job.Committable
-	(*Event)(nil),            // 27: sluice.job.Event
-	(*Split)(nil),            // 28: sluice.job.Split
-	(*SourceState)(nil),      // 29: sluice.job.SourceState
-	(*SplitAssignment)(nil),  // 30: sluice.job.SplitAssignment
-	nil,                      // 31: sluice.job.Graph.ParamsEntry
-	nil,                      // 32: sluice.job.Graph.SettingsEntry
-	nil,                      // 33: sluice.job.Plan.SettingsEntry
-	nil,                      // 34: sluice.job.JobSpec.ParamsEntry
-	nil,                      // 35: sluice.job.JobSpec.SettingsEntry
+	(*Counters)(nil),         // 25: sluice.job.Counters
+	(*Failure)(nil),          // 26: sluice.job.Failure
+	(*Committable)(nil),      // 27: sluice.job.Committable
+	(*Event)(nil),            // 28: sluice.job.Event
+	(*Split)(nil),            // 29: sluice.job.Split
+	(*SourceState)(nil),      // 30: sluice.job.SourceState
+	(*SplitAssignment)(nil),  // 31: sluice.job.SplitAssignment
+	nil,                      // 32: sluice.job.Graph.ParamsEntry
+	nil,                      // 33: sluice.job.Graph.SettingsEntry
+	nil,                      // 34: sluice.job.Plan.SettingsEntry
+	nil,                      // 35: sluice.job.JobSpec.ParamsEntry
+	nil,                      // 36: sluice.job.JobSpec.SettingsEntry
 }
 var file_proto_jobpb_job_proto_depIdxs = []int32{
 	9,  // 0: sluice.job.Graph.operators:type_name -> sluice.job.Operator
 	0,  // 1: sluice.job.Graph.mode:type_name -> sluice.job.Mode
-	31, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
-	32, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
+	32, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
+	33, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
 	12, // 4: sluice.job.Graph.warnings:type_name -> sluice.job.Diagnostic
 	10, // 5: sluice.job.Operator.inputs:type_name -> sluice.job.Input
 	11, // 6: sluice.job.Operator.states:type_name -> sluice.job.StateDeclaration
@@ -2886,35 +3082,36 @@ var file_proto_jobpb_job_proto_depIdxs = []int32{
 	14, // 11: sluice.job.Plan.chains:type_name -> sluice.job.Chain
 	15, // 12: sluice.job.Plan.edges:type_name -> sluice.job.Edge
 	16, // 13: sluice.job.Plan.regions:type_name -> sluice.job.Region
-	33, // 14: sluice.job.Plan.settings:type_name -> sluice.job.Plan.SettingsEntry
+	34, // 14: sluice.job.Plan.settings:type_name -> sluice.job.Plan.SettingsEntry
 	1,  // 15: sluice.job.Edge.partitioner:type_name -> sluice.job.Partitioner
 	2,  // 16: sluice.job.Edge.exchange:type_name -> sluice.job.ExchangeKind
 	17, // 17: sluice.job.Region.subtasks:type_name -> sluice.job.SubtaskRange
-	34, // 18: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
-	35, // 19: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
+	35, // 18: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
+	36, // 19: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
 	18, // 20: sluice.job.Job.spec:type_name -> sluice.job.JobSpec
 	4,  // 21: sluice.job.Job.status:type_name -> sluice.job.JobStatus
 	4,  // 22: sluice.job.Job.desired:type_name -> sluice.job.JobStatus
 	13, // 23: sluice.job.Job.plan:type_name -> sluice.job.Plan
 	23, // 24: sluice.job.Job.regions:type_name -> sluice.job.RegionState
 	24, // 25: sluice.job.Job.subtasks:type_name -> sluice.job.Subtask
-	25, // 26: sluice.job.Job.failure:type_name -> sluice.job.Failure
-	25, // 27: sluice.job.Job.failures:type_name -> sluice.job.Failure
-	26, // 28: sluice.job.Job.committables:type_name -> sluice.job.Committable
+	26, // 26: sluice.job.Job.failure:type_name -> sluice.job.Failure
+	26, // 27: sluice.job.Job.failures:type_name -> sluice.job.Failure
+	27, // 28: sluice.job.Job.committables:type_name -> sluice.job.Committable
 	21, // 29: sluice.job.Job.committer:type_name -> sluice.job.Committer
 	22, // 30: sluice.job.Job.history:type_name -> sluice.job.Restart
 	20, // 31: sluice.job.Job.slots:type_name -> sluice.job.SlotGrant
 	7,  // 32: sluice.job.Restart.kind:type_name -> sluice.job.FailureKind
 	6,  // 33: sluice.job.RegionState.status:type_name -> sluice.job.RegionStatus
 	5,  // 34: sluice.job.Subtask.state:type_name -> sluice.job.SubtaskState
-	7,  // 35: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
-	28, // 36: sluice.job.SourceState.splits:type_name -> sluice.job.Split
-	30, // 37: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	25, // 35: sluice.job.Subtask.counters:type_name -> sluice.job.Counters
+	7,  // 36: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
+	29, // 37: sluice.job.SourceState.splits:type_name -> sluice.job.Split
+	31, // 38: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_proto_jobpb_job_proto_init() }
@@ -2928,7 +3125,7 @@ func file_proto_jobpb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_jobpb_job_proto_rawDesc), len(file_proto_jobpb_job_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

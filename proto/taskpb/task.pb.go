@@ -666,6 +666,7 @@ type SubtaskUpdate struct {
 	State         jobpb.SubtaskState     `protobuf:"varint,6,opt,name=state,proto3,enum=sluice.job.SubtaskState" json:"state,omitempty"`
 	Failure       *jobpb.Failure         `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`
 	Committables  []*jobpb.Committable   `protobuf:"bytes,8,rep,name=committables,proto3" json:"committables,omitempty"` // with FINISHED: the last prepared sink output
+	Counters      *jobpb.Counters        `protobuf:"bytes,9,opt,name=counters,proto3" json:"counters,omitempty"`         // of an attempt that has ended: its last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -756,169 +757,11 @@ func (x *SubtaskUpdate) GetCommittables() []*jobpb.Committable {
 	return nil
 }
 
-// Counters of one attempt since its start; ratios are computed by readers from two samples.
-type Counters struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Chain           int32                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
-	Index           int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	Attempt         uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	RecordsIn       int64                  `protobuf:"varint,4,opt,name=records_in,json=recordsIn,proto3" json:"records_in,omitempty"`
-	RecordsOut      int64                  `protobuf:"varint,5,opt,name=records_out,json=recordsOut,proto3" json:"records_out,omitempty"`
-	BytesIn         int64                  `protobuf:"varint,6,opt,name=bytes_in,json=bytesIn,proto3" json:"bytes_in,omitempty"`
-	BytesOut        int64                  `protobuf:"varint,7,opt,name=bytes_out,json=bytesOut,proto3" json:"bytes_out,omitempty"`
-	BusyUs          int64                  `protobuf:"varint,8,opt,name=busy_us,json=busyUs,proto3" json:"busy_us,omitempty"`
-	IdleUs          int64                  `protobuf:"varint,9,opt,name=idle_us,json=idleUs,proto3" json:"idle_us,omitempty"`
-	BackpressuredUs int64                  `protobuf:"varint,10,opt,name=backpressured_us,json=backpressuredUs,proto3" json:"backpressured_us,omitempty"`
-	WatermarkUs     int64                  `protobuf:"varint,11,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"` // lowest int64: none yet
-	Late            int64                  `protobuf:"varint,12,opt,name=late,proto3" json:"late,omitempty"`
-	ErrorsSkipped   int64                  `protobuf:"varint,13,opt,name=errors_skipped,json=errorsSkipped,proto3" json:"errors_skipped,omitempty"`
-	StateBytes      int64                  `protobuf:"varint,14,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
-	Replayed        int64                  `protobuf:"varint,15,opt,name=replayed,proto3" json:"replayed,omitempty"`
-	SpilledBytes    int64                  `protobuf:"varint,16,opt,name=spilled_bytes,json=spilledBytes,proto3" json:"spilled_bytes,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
-}
-
-func (x *Counters) Reset() {
-	*x = Counters{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Counters) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Counters) ProtoMessage() {}
-
-func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[9]
+func (x *SubtaskUpdate) GetCounters() *jobpb.Counters {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
+		return x.Counters
 	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Counters.ProtoReflect.Descriptor instead.
-func (*Counters) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *Counters) GetChain() int32 {
-	if x != nil {
-		return x.Chain
-	}
-	return 0
-}
-
-func (x *Counters) GetIndex() int32 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-func (x *Counters) GetAttempt() uint32 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-func (x *Counters) GetRecordsIn() int64 {
-	if x != nil {
-		return x.RecordsIn
-	}
-	return 0
-}
-
-func (x *Counters) GetRecordsOut() int64 {
-	if x != nil {
-		return x.RecordsOut
-	}
-	return 0
-}
-
-func (x *Counters) GetBytesIn() int64 {
-	if x != nil {
-		return x.BytesIn
-	}
-	return 0
-}
-
-func (x *Counters) GetBytesOut() int64 {
-	if x != nil {
-		return x.BytesOut
-	}
-	return 0
-}
-
-func (x *Counters) GetBusyUs() int64 {
-	if x != nil {
-		return x.BusyUs
-	}
-	return 0
-}
-
-func (x *Counters) GetIdleUs() int64 {
-	if x != nil {
-		return x.IdleUs
-	}
-	return 0
-}
-
-func (x *Counters) GetBackpressuredUs() int64 {
-	if x != nil {
-		return x.BackpressuredUs
-	}
-	return 0
-}
-
-func (x *Counters) GetWatermarkUs() int64 {
-	if x != nil {
-		return x.WatermarkUs
-	}
-	return 0
-}
-
-func (x *Counters) GetLate() int64 {
-	if x != nil {
-		return x.Late
-	}
-	return 0
-}
-
-func (x *Counters) GetErrorsSkipped() int64 {
-	if x != nil {
-		return x.ErrorsSkipped
-	}
-	return 0
-}
-
-func (x *Counters) GetStateBytes() int64 {
-	if x != nil {
-		return x.StateBytes
-	}
-	return 0
-}
-
-func (x *Counters) GetReplayed() int64 {
-	if x != nil {
-		return x.Replayed
-	}
-	return 0
-}
-
-func (x *Counters) GetSpilledBytes() int64 {
-	if x != nil {
-		return x.SpilledBytes
-	}
-	return 0
+	return nil
 }
 
 type AgentMessage struct {
@@ -938,7 +781,7 @@ type AgentMessage struct {
 
 func (x *AgentMessage) Reset() {
 	*x = AgentMessage{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[10]
+	mi := &file_proto_taskpb_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +793,7 @@ func (x *AgentMessage) String() string {
 func (*AgentMessage) ProtoMessage() {}
 
 func (x *AgentMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[10]
+	mi := &file_proto_taskpb_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +806,7 @@ func (x *AgentMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentMessage.ProtoReflect.Descriptor instead.
 func (*AgentMessage) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{10}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AgentMessage) GetMessage() isAgentMessage_Message {
@@ -1078,7 +921,7 @@ type Build struct {
 
 func (x *Build) Reset() {
 	*x = Build{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[11]
+	mi := &file_proto_taskpb_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +933,7 @@ func (x *Build) String() string {
 func (*Build) ProtoMessage() {}
 
 func (x *Build) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[11]
+	mi := &file_proto_taskpb_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +946,7 @@ func (x *Build) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Build.ProtoReflect.Descriptor instead.
 func (*Build) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{11}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Build) GetSpec() *jobpb.JobSpec {
@@ -1129,7 +972,7 @@ type Shutdown struct {
 
 func (x *Shutdown) Reset() {
 	*x = Shutdown{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[12]
+	mi := &file_proto_taskpb_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +984,7 @@ func (x *Shutdown) String() string {
 func (*Shutdown) ProtoMessage() {}
 
 func (x *Shutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[12]
+	mi := &file_proto_taskpb_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +997,7 @@ func (x *Shutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shutdown.ProtoReflect.Descriptor instead.
 func (*Shutdown) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{12}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Shutdown) GetReason() string {
@@ -1183,7 +1026,7 @@ type TaskMessage struct {
 
 func (x *TaskMessage) Reset() {
 	*x = TaskMessage{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[13]
+	mi := &file_proto_taskpb_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1038,7 @@ func (x *TaskMessage) String() string {
 func (*TaskMessage) ProtoMessage() {}
 
 func (x *TaskMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[13]
+	mi := &file_proto_taskpb_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1051,7 @@ func (x *TaskMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMessage.ProtoReflect.Descriptor instead.
 func (*TaskMessage) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{13}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TaskMessage) GetMessage() isTaskMessage_Message {
@@ -1357,7 +1200,7 @@ type SplitsDiscovered struct {
 
 func (x *SplitsDiscovered) Reset() {
 	*x = SplitsDiscovered{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[14]
+	mi := &file_proto_taskpb_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1212,7 @@ func (x *SplitsDiscovered) String() string {
 func (*SplitsDiscovered) ProtoMessage() {}
 
 func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[14]
+	mi := &file_proto_taskpb_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1225,7 @@ func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitsDiscovered.ProtoReflect.Descriptor instead.
 func (*SplitsDiscovered) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{14}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SplitsDiscovered) GetOperator() int32 {
@@ -1444,7 +1287,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[15]
+	mi := &file_proto_taskpb_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1299,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[15]
+	mi := &file_proto_taskpb_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1312,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{15}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SplitRequest) GetOperator() int32 {
@@ -1540,7 +1383,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[16]
+	mi := &file_proto_taskpb_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1395,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[16]
+	mi := &file_proto_taskpb_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1408,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{16}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AssignSplits) GetJob() string {
@@ -1651,7 +1494,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[17]
+	mi := &file_proto_taskpb_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1506,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[17]
+	mi := &file_proto_taskpb_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1519,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{17}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Hello) GetProtocol() int32 {
@@ -1718,7 +1561,7 @@ type Built struct {
 
 func (x *Built) Reset() {
 	*x = Built{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[18]
+	mi := &file_proto_taskpb_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1573,7 @@ func (x *Built) String() string {
 func (*Built) ProtoMessage() {}
 
 func (x *Built) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[18]
+	mi := &file_proto_taskpb_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1586,7 @@ func (x *Built) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Built.ProtoReflect.Descriptor instead.
 func (*Built) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{18}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Built) GetGraph() *jobpb.Graph {
@@ -1769,7 +1612,7 @@ func (x *Built) GetOutput() string {
 
 type Sample struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Counters      []*Counters            `protobuf:"bytes,1,rep,name=counters,proto3" json:"counters,omitempty"`
+	Counters      []*jobpb.Counters      `protobuf:"bytes,1,rep,name=counters,proto3" json:"counters,omitempty"`
 	HeapBytes     int64                  `protobuf:"varint,2,opt,name=heap_bytes,json=heapBytes,proto3" json:"heap_bytes,omitempty"`
 	ResidentBytes int64                  `protobuf:"varint,3,opt,name=resident_bytes,json=residentBytes,proto3" json:"resident_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1778,7 +1621,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[19]
+	mi := &file_proto_taskpb_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1633,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[19]
+	mi := &file_proto_taskpb_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,10 +1646,10 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{19}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *Sample) GetCounters() []*Counters {
+func (x *Sample) GetCounters() []*jobpb.Counters {
 	if x != nil {
 		return x.Counters
 	}
@@ -1837,7 +1680,7 @@ type ProcessFailure struct {
 
 func (x *ProcessFailure) Reset() {
 	*x = ProcessFailure{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[20]
+	mi := &file_proto_taskpb_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +1692,7 @@ func (x *ProcessFailure) String() string {
 func (*ProcessFailure) ProtoMessage() {}
 
 func (x *ProcessFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[20]
+	mi := &file_proto_taskpb_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +1705,7 @@ func (x *ProcessFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessFailure.ProtoReflect.Descriptor instead.
 func (*ProcessFailure) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{20}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProcessFailure) GetFailure() *jobpb.Failure {
@@ -1935,7 +1778,7 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"checkpoint\x18\x04 \x01(\x04R\n" +
 	"checkpoint\x12-\n" +
 	"\afailure\x18\x05 \x01(\v2\x13.sluice.job.FailureR\afailure\x12\x14\n" +
-	"\x05retry\x18\x06 \x01(\bR\x05retry\"\xac\x02\n" +
+	"\x05retry\x18\x06 \x01(\bR\x05retry\"\xde\x02\n" +
 	"\rSubtaskUpdate\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -1944,28 +1787,8 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\fregion_epoch\x18\x05 \x01(\x04R\vregionEpoch\x12.\n" +
 	"\x05state\x18\x06 \x01(\x0e2\x18.sluice.job.SubtaskStateR\x05state\x12-\n" +
 	"\afailure\x18\a \x01(\v2\x13.sluice.job.FailureR\afailure\x12;\n" +
-	"\fcommittables\x18\b \x03(\v2\x17.sluice.job.CommittableR\fcommittables\"\xe5\x03\n" +
-	"\bCounters\x12\x14\n" +
-	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x1d\n" +
-	"\n" +
-	"records_in\x18\x04 \x01(\x03R\trecordsIn\x12\x1f\n" +
-	"\vrecords_out\x18\x05 \x01(\x03R\n" +
-	"recordsOut\x12\x19\n" +
-	"\bbytes_in\x18\x06 \x01(\x03R\abytesIn\x12\x1b\n" +
-	"\tbytes_out\x18\a \x01(\x03R\bbytesOut\x12\x17\n" +
-	"\abusy_us\x18\b \x01(\x03R\x06busyUs\x12\x17\n" +
-	"\aidle_us\x18\t \x01(\x03R\x06idleUs\x12)\n" +
-	"\x10backpressured_us\x18\n" +
-	" \x01(\x03R\x0fbackpressuredUs\x12!\n" +
-	"\fwatermark_us\x18\v \x01(\x03R\vwatermarkUs\x12\x12\n" +
-	"\x04late\x18\f \x01(\x03R\x04late\x12%\n" +
-	"\x0eerrors_skipped\x18\r \x01(\x03R\rerrorsSkipped\x12\x1f\n" +
-	"\vstate_bytes\x18\x0e \x01(\x03R\n" +
-	"stateBytes\x12\x1a\n" +
-	"\breplayed\x18\x0f \x01(\x03R\breplayed\x12#\n" +
-	"\rspilled_bytes\x18\x10 \x01(\x03R\fspilledBytes\"\xcd\x02\n" +
+	"\fcommittables\x18\b \x03(\v2\x17.sluice.job.CommittableR\fcommittables\x120\n" +
+	"\bcounters\x18\t \x01(\v2\x14.sluice.job.CountersR\bcounters\"\xcd\x02\n" +
 	"\fAgentMessage\x12*\n" +
 	"\x05build\x18\x01 \x01(\v2\x12.sluice.task.BuildH\x00R\x05build\x121\n" +
 	"\x06deploy\x18\x02 \x01(\v2\x17.sluice.task.DeploymentH\x00R\x06deploy\x12-\n" +
@@ -2024,9 +1847,9 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x05Built\x12'\n" +
 	"\x05graph\x18\x01 \x01(\v2\x11.sluice.job.GraphR\x05graph\x12.\n" +
 	"\x06errors\x18\x02 \x03(\v2\x16.sluice.job.DiagnosticR\x06errors\x12\x16\n" +
-	"\x06output\x18\x03 \x01(\tR\x06output\"\x81\x01\n" +
-	"\x06Sample\x121\n" +
-	"\bcounters\x18\x01 \x03(\v2\x15.sluice.task.CountersR\bcounters\x12\x1d\n" +
+	"\x06output\x18\x03 \x01(\tR\x06output\"\x80\x01\n" +
+	"\x06Sample\x120\n" +
+	"\bcounters\x18\x01 \x03(\v2\x14.sluice.job.CountersR\bcounters\x12\x1d\n" +
 	"\n" +
 	"heap_bytes\x18\x02 \x01(\x03R\theapBytes\x12%\n" +
 	"\x0eresident_bytes\x18\x03 \x01(\x03R\rresidentBytes\"?\n" +
@@ -2045,7 +1868,7 @@ func file_proto_taskpb_task_proto_rawDescGZIP() []byte {
 	return file_proto_taskpb_task_proto_rawDescData
 }
 
-var file_proto_taskpb_task_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_proto_taskpb_task_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_proto_taskpb_task_proto_goTypes = []any{
 	(*Epochs)(nil),            // 0: sluice.task.Epochs
 	(*Deployment)(nil),        // 1: sluice.task.Deployment
@@ -2056,66 +1879,67 @@ var file_proto_taskpb_task_proto_goTypes = []any{
 	(*Commit)(nil),            // 6: sluice.task.Commit
 	(*CommitResult)(nil),      // 7: sluice.task.CommitResult
 	(*SubtaskUpdate)(nil),     // 8: sluice.task.SubtaskUpdate
-	(*Counters)(nil),          // 9: sluice.task.Counters
-	(*AgentMessage)(nil),      // 10: sluice.task.AgentMessage
-	(*Build)(nil),             // 11: sluice.task.Build
-	(*Shutdown)(nil),          // 12: sluice.task.Shutdown
-	(*TaskMessage)(nil),       // 13: sluice.task.TaskMessage
-	(*SplitsDiscovered)(nil),  // 14: sluice.task.SplitsDiscovered
-	(*SplitRequest)(nil),      // 15: sluice.task.SplitRequest
-	(*AssignSplits)(nil),      // 16: sluice.task.AssignSplits
-	(*Hello)(nil),             // 17: sluice.task.Hello
-	(*Built)(nil),             // 18: sluice.task.Built
-	(*Sample)(nil),            // 19: sluice.task.Sample
-	(*ProcessFailure)(nil),    // 20: sluice.task.ProcessFailure
-	nil,                       // 21: sluice.task.Deployment.SettingsEntry
-	(*jobpb.Plan)(nil),        // 22: sluice.job.Plan
-	(*jobpb.JobSpec)(nil),     // 23: sluice.job.JobSpec
-	(*jobpb.Committable)(nil), // 24: sluice.job.Committable
-	(*jobpb.Failure)(nil),     // 25: sluice.job.Failure
-	(jobpb.SubtaskState)(0),   // 26: sluice.job.SubtaskState
+	(*AgentMessage)(nil),      // 9: sluice.task.AgentMessage
+	(*Build)(nil),             // 10: sluice.task.Build
+	(*Shutdown)(nil),          // 11: sluice.task.Shutdown
+	(*TaskMessage)(nil),       // 12: sluice.task.TaskMessage
+	(*SplitsDiscovered)(nil),  // 13: sluice.task.SplitsDiscovered
+	(*SplitRequest)(nil),      // 14: sluice.task.SplitRequest
+	(*AssignSplits)(nil),      // 15: sluice.task.AssignSplits
+	(*Hello)(nil),             // 16: sluice.task.Hello
+	(*Built)(nil),             // 17: sluice.task.Built
+	(*Sample)(nil),            // 18: sluice.task.Sample
+	(*ProcessFailure)(nil),    // 19: sluice.task.ProcessFailure
+	nil,                       // 20: sluice.task.Deployment.SettingsEntry
+	(*jobpb.Plan)(nil),        // 21: sluice.job.Plan
+	(*jobpb.JobSpec)(nil),     // 22: sluice.job.JobSpec
+	(*jobpb.Committable)(nil), // 23: sluice.job.Committable
+	(*jobpb.Failure)(nil),     // 24: sluice.job.Failure
+	(jobpb.SubtaskState)(0),   // 25: sluice.job.SubtaskState
+	(*jobpb.Counters)(nil),    // 26: sluice.job.Counters
 	(*jobpb.Split)(nil),       // 27: sluice.job.Split
 	(*jobpb.Graph)(nil),       // 28: sluice.job.Graph
 	(*jobpb.Diagnostic)(nil),  // 29: sluice.job.Diagnostic
 }
 var file_proto_taskpb_task_proto_depIdxs = []int32{
-	22, // 0: sluice.task.Deployment.plan:type_name -> sluice.job.Plan
+	21, // 0: sluice.task.Deployment.plan:type_name -> sluice.job.Plan
 	2,  // 1: sluice.task.Deployment.subtasks:type_name -> sluice.task.SubtaskDeployment
 	3,  // 2: sluice.task.Deployment.locations:type_name -> sluice.task.Location
-	23, // 3: sluice.task.Deployment.spec:type_name -> sluice.job.JobSpec
-	21, // 4: sluice.task.Deployment.settings:type_name -> sluice.task.Deployment.SettingsEntry
+	22, // 3: sluice.task.Deployment.spec:type_name -> sluice.job.JobSpec
+	20, // 4: sluice.task.Deployment.settings:type_name -> sluice.task.Deployment.SettingsEntry
 	5,  // 5: sluice.task.Cancel.regions:type_name -> sluice.task.RegionEpoch
-	24, // 6: sluice.task.Commit.committables:type_name -> sluice.job.Committable
-	25, // 7: sluice.task.CommitResult.failure:type_name -> sluice.job.Failure
-	26, // 8: sluice.task.SubtaskUpdate.state:type_name -> sluice.job.SubtaskState
-	25, // 9: sluice.task.SubtaskUpdate.failure:type_name -> sluice.job.Failure
-	24, // 10: sluice.task.SubtaskUpdate.committables:type_name -> sluice.job.Committable
-	11, // 11: sluice.task.AgentMessage.build:type_name -> sluice.task.Build
-	1,  // 12: sluice.task.AgentMessage.deploy:type_name -> sluice.task.Deployment
-	4,  // 13: sluice.task.AgentMessage.cancel:type_name -> sluice.task.Cancel
-	6,  // 14: sluice.task.AgentMessage.commit:type_name -> sluice.task.Commit
-	12, // 15: sluice.task.AgentMessage.shutdown:type_name -> sluice.task.Shutdown
-	16, // 16: sluice.task.AgentMessage.assign_splits:type_name -> sluice.task.AssignSplits
-	23, // 17: sluice.task.Build.spec:type_name -> sluice.job.JobSpec
-	17, // 18: sluice.task.TaskMessage.hello:type_name -> sluice.task.Hello
-	18, // 19: sluice.task.TaskMessage.built:type_name -> sluice.task.Built
-	8,  // 20: sluice.task.TaskMessage.update:type_name -> sluice.task.SubtaskUpdate
-	19, // 21: sluice.task.TaskMessage.sample:type_name -> sluice.task.Sample
-	7,  // 22: sluice.task.TaskMessage.commit_result:type_name -> sluice.task.CommitResult
-	20, // 23: sluice.task.TaskMessage.failure:type_name -> sluice.task.ProcessFailure
-	14, // 24: sluice.task.TaskMessage.splits_discovered:type_name -> sluice.task.SplitsDiscovered
-	15, // 25: sluice.task.TaskMessage.split_request:type_name -> sluice.task.SplitRequest
-	27, // 26: sluice.task.SplitsDiscovered.splits:type_name -> sluice.job.Split
-	27, // 27: sluice.task.AssignSplits.splits:type_name -> sluice.job.Split
-	28, // 28: sluice.task.Built.graph:type_name -> sluice.job.Graph
-	29, // 29: sluice.task.Built.errors:type_name -> sluice.job.Diagnostic
-	9,  // 30: sluice.task.Sample.counters:type_name -> sluice.task.Counters
-	25, // 31: sluice.task.ProcessFailure.failure:type_name -> sluice.job.Failure
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	23, // 6: sluice.task.Commit.committables:type_name -> sluice.job.Committable
+	24, // 7: sluice.task.CommitResult.failure:type_name -> sluice.job.Failure
+	25, // 8: sluice.task.SubtaskUpdate.state:type_name -> sluice.job.SubtaskState
+	24, // 9: sluice.task.SubtaskUpdate.failure:type_name -> sluice.job.Failure
+	23, // 10: sluice.task.SubtaskUpdate.committables:type_name -> sluice.job.Committable
+	26, // 11: sluice.task.SubtaskUpdate.counters:type_name -> sluice.job.Counters
+	10, // 12: sluice.task.AgentMessage.build:type_name -> sluice.task.Build
+	1,  // 13: sluice.task.AgentMessage.deploy:type_name -> sluice.task.Deployment
+	4,  // 14: sluice.task.AgentMessage.cancel:type_name -> sluice.task.Cancel
+	6,  // 15: sluice.task.AgentMessage.commit:type_name -> sluice.task.Commit
+	11, // 16: sluice.task.AgentMessage.shutdown:type_name -> sluice.task.Shutdown
+	15, // 17: sluice.task.AgentMessage.assign_splits:type_name -> sluice.task.AssignSplits
+	22, // 18: sluice.task.Build.spec:type_name -> sluice.job.JobSpec
+	16, // 19: sluice.task.TaskMessage.hello:type_name -> sluice.task.Hello
+	17, // 20: sluice.task.TaskMessage.built:type_name -> sluice.task.Built
+	8,  // 21: sluice.task.TaskMessage.update:type_name -> sluice.task.SubtaskUpdate
+	18, // 22: sluice.task.TaskMessage.sample:type_name -> sluice.task.Sample
+	7,  // 23: sluice.task.TaskMessage.commit_result:type_name -> sluice.task.CommitResult
+	19, // 24: sluice.task.TaskMessage.failure:type_name -> sluice.task.ProcessFailure
+	13, // 25: sluice.task.TaskMessage.splits_discovered:type_name -> sluice.task.SplitsDiscovered
+	14, // 26: sluice.task.TaskMessage.split_request:type_name -> sluice.task.SplitRequest
+	27, // 27: sluice.task.SplitsDiscovered.splits:type_name -> sluice.job.Split
+	27, // 28: sluice.task.AssignSplits.splits:type_name -> sluice.job.Split
+	28, // 29: sluice.task.Built.graph:type_name -> sluice.job.Graph
+	29, // 30: sluice.task.Built.errors:type_name -> sluice.job.Diagnostic
+	26, // 31: sluice.task.Sample.counters:type_name -> sluice.job.Counters
+	24, // 32: sluice.task.ProcessFailure.failure:type_name -> sluice.job.Failure
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_proto_taskpb_task_proto_init() }
@@ -2123,7 +1947,7 @@ func file_proto_taskpb_task_proto_init() {
 	if File_proto_taskpb_task_proto != nil {
 		return
 	}
-	file_proto_taskpb_task_proto_msgTypes[10].OneofWrappers = []any{
+	file_proto_taskpb_task_proto_msgTypes[9].OneofWrappers = []any{
 		(*AgentMessage_Build)(nil),
 		(*AgentMessage_Deploy)(nil),
 		(*AgentMessage_Cancel)(nil),
@@ -2131,7 +1955,7 @@ func file_proto_taskpb_task_proto_init() {
 		(*AgentMessage_Shutdown)(nil),
 		(*AgentMessage_AssignSplits)(nil),
 	}
-	file_proto_taskpb_task_proto_msgTypes[13].OneofWrappers = []any{
+	file_proto_taskpb_task_proto_msgTypes[12].OneofWrappers = []any{
 		(*TaskMessage_Hello)(nil),
 		(*TaskMessage_Built)(nil),
 		(*TaskMessage_Update)(nil),
@@ -2147,7 +1971,7 @@ func file_proto_taskpb_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_taskpb_task_proto_rawDesc), len(file_proto_taskpb_task_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

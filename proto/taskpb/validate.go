@@ -264,6 +264,10 @@ func (u *SubtaskUpdate) Validate() error {
 	if len(u.Committables) > 0 && u.State != jobpb.SubtaskState_SUBTASK_FINISHED {
 		return fmt.Errorf("chain %d, subtask %d: committables with %s", u.Chain, u.Index, u.State)
 	}
+	if c := u.Counters; c != nil && (c.Chain != u.Chain || c.Index != u.Index || c.Attempt != u.Attempt) {
+		return fmt.Errorf("chain %d, subtask %d, attempt %d: counters of chain %d, subtask %d, attempt %d",
+			u.Chain, u.Index, u.Attempt, c.Chain, c.Index, c.Attempt)
+	}
 	return nil
 }
 

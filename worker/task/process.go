@@ -174,6 +174,7 @@ func (p *Process) tagOf(a *attempt) string {
 // end reports the last of an attempt.
 func (p *Process) end(a *attempt, err error) {
 	u := a.outcome(err)
+	u.Counters = a.counters()
 	p.report(a, u)
 	args := []any{"task", a.name(), "attempt", a.sub.Attempt, "state", u.State.String()}
 	if err != nil {

@@ -25,11 +25,15 @@ func (p *Process) Sample() *taskpb.Sample {
 	})
 	s := &taskpb.Sample{HeapBytes: heapBytes(), ResidentBytes: residentBytes()}
 	for _, a := range attempts {
-		c := &taskpb.Counters{Chain: a.sub.Chain, Index: a.sub.Index, Attempt: a.sub.Attempt}
-		a.meter.fill(c)
-		s.Counters = append(s.Counters, c)
+		s.Counters = append(s.Counters, a.counters())
 	}
 	return s
+}
+
+func (a *attempt) counters() *taskpb.Counters {
+	c := &taskpb.Counters{Chain: a.sub.Chain, Index: a.sub.Index, Attempt: a.sub.Attempt}
+	a.meter.fill(c)
+	return c
 }
 
 // heapBytes is the memory of live and not yet collected objects.
