@@ -32,6 +32,7 @@ type Directory[K comparable] struct {
 	keyH  uint64
 	index index
 	rows  rows
+	inRow bool // a value state lies in the rows
 	cols  []column
 	names map[string]bool
 
@@ -72,9 +73,10 @@ func NewDirectory[K comparable](o Options) (*Directory[K], error) {
 
 // placeInRow gives the first value state a place in the row.
 func placeInRow[V any, K comparable](d *Directory[K]) (offset uintptr, ok bool) {
-	if d.rows.typ.NumField() > 1 || d.rows.next > 0 {
+	if d.inRow || d.rows.next > 0 {
 		return 0, false
 	}
+	d.inRow = true
 	d.rows.setType(d.rows.typ.Field(0), reflect.StructField{Name: "Cell", Type: reflect.TypeFor[cell[V]]()})
 	return d.rows.typ.Field(1).Offset, true
 }
@@ -97,17 +99,31 @@ func (d *Directory[K]) declare(c column) error {
 // Hash is the routing hash of a key.
 func (d *Directory[K]) Hash(k K) uint64 { return d.hash(k) }
 
-// Seek makes k the current key. h is its routing hash.
+// Seek makes k the current key. h is its routing hash. It is the walk of index.find, written out: this is what every
+// record pays.
 func (d *Directory[K]) Seek(k K, h uint64) {
 	d.key, d.keyH = k, h
-	d.cur.entry = nil
-	l, i := d.index.leaf(h), h
-	for row, ok := l.find(h, &i); ok; row, ok = l.find(h, &i) {
+	l := d.index.head(h)
+	slots, idBits := l.slots, l.idBits&31
+	mask, tag, ids := uint64(len(slots)-1), uint32(h>>32)<<idBits, uint32(1)<<idBits-1
+	for i := h & mask; ; i = (i + 1) & mask {
+		s := slots[i&mask]
+		if (s^tag)>>idBits != 0 {
+			if s == 0 {
+				break
+			}
+			continue
+		}
+		if s == 0 {
+			break
+		}
+		row := s&ids - 1
 		if p := d.rows.at(row); *(*K)(p) == k {
 			d.cur.entry, d.cur.row = p, row
 			return
 		}
 	}
+	d.cur.entry = nil
 }
 
 // Key is the current key.

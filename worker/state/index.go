@@ -15,51 +15,59 @@ const (
 // index finds ids by a hash: extendible hashing over open-addressing leaves. It holds no keys, only eight bits of the
 // hash beside each id; who looks something up compares the key behind each id that find proposes:
 //
-//	l, i := x.leaf(h), h
+//	l, i := x.head(h), h
 //	for id, ok := l.find(h, &i); ok; id, ok = l.find(h, &i) {
 //
 // Rejected: one big table (doubling it at ten million keys stops the subtask for a third of a second); entries inside
 // the table (they would move when it grows, and with them what columns, dirty sets and pre-images call them); eight
 // bytes a slot (twice the cache lines and pages that a lookup misses).
 type index struct {
+	heads  []head  // of leaves, at hand: a lookup has one pointer less to follow
 	leaves []*leaf // by the hash bits from leafBits up; neighbours may be the same leaf
 	top    uint64  // len(leaves) - 1
 	// hashOf is the hash of an id, for growing; the low half is enough.
 	hashOf func(id uint32) uint64
 }
 
-// leaf is one open-addressing table with linear probing. A slot holds bits 32 and up of the hash above id + 1; 0 is
-// empty.
+// head is what a lookup needs of a leaf. A slot holds bits 32 and up of the hash above id + 1; 0 is empty.
+type head struct {
+	slots  []uint32 // a power of two
+	idBits uint     // of a slot
+}
+
+// leaf is one open-addressing table with linear probing.
 type leaf struct {
-	slots  []uint32
-	mask   uint64
-	idBits uint // of a slot
-	used   int
-	depth  uint // all ids agree in that many hash bits above leafBits
+	head
+	mask  uint64
+	used  int
+	depth uint // all ids agree in that many hash bits above leafBits
 }
 
 func newLeaf(slots int, like *leaf) *leaf {
-	return &leaf{slots: make([]uint32, slots), mask: uint64(slots - 1), idBits: like.idBits, depth: like.depth}
+	return &leaf{head: head{make([]uint32, slots), like.idBits}, mask: uint64(slots - 1), depth: like.depth}
 }
 
 func newIndex(hashOf func(id uint32) uint64) index {
-	return index{leaves: []*leaf{newLeaf(firstSlots, &leaf{idBits: firstIDBits})}, hashOf: hashOf}
+	first := newLeaf(firstSlots, &leaf{head: head{idBits: firstIDBits}})
+	return index{heads: []head{first.head}, leaves: []*leaf{first}, hashOf: hashOf}
 }
 
 func (x *index) leaf(h uint64) *leaf { return x.leaves[h>>leafBits&x.top] }
 
+func (x *index) head(h uint64) *head { return &x.heads[h>>leafBits&x.top] }
+
 // find is the next id from slot *at on whose tag is that of h. *at is the hash at first, and moves on.
-func (l *leaf) find(h uint64, at *uint64) (id uint32, ok bool) {
-	i, tag := *at&l.mask, uint32(h>>32)<<(l.idBits&31)
-	for {
-		s := l.slots[i]
+func (l *head) find(h uint64, at *uint64) (id uint32, ok bool) {
+	slots, idBits := l.slots, l.idBits&31
+	mask, tag := uint64(len(slots)-1), uint32(h>>32)<<idBits
+	for i := *at & mask; ; i = (i + 1) & mask {
+		s := slots[i&mask]
 		if s == 0 {
 			return 0, false
 		}
-		i = (i + 1) & l.mask
-		if (s^tag)>>(l.idBits&31) == 0 {
-			*at = i
-			return s&(1<<(l.idBits&31)-1) - 1, true
+		if (s^tag)>>idBits == 0 {
+			*at = i + 1
+			return s&(1<<idBits-1) - 1, true
 		}
 	}
 }
@@ -73,6 +81,7 @@ func (x *index) insert(h uint64, id uint32) {
 	}
 	for uint64(id)+1 >= 1<<l.idBits {
 		l.widen()
+		x.replace(l, h, func(uint64) *leaf { return l })
 	}
 	l.put(h, id)
 }
@@ -115,7 +124,7 @@ func (x *index) grow(l *leaf, h uint64) {
 		return
 	}
 	if 1<<l.depth == len(x.leaves) {
-		x.leaves = append(x.leaves, x.leaves...)
+		x.leaves, x.heads = append(x.leaves, x.leaves...), append(x.heads, x.heads...)
 		x.top = uint64(len(x.leaves) - 1)
 	}
 	halves := [2]*leaf{newLeaf(len(l.slots), l), newLeaf(len(l.slots), l)}
@@ -134,6 +143,7 @@ func (x *index) replace(l *leaf, h uint64, by func(i uint64) *leaf) {
 	step := uint64(1) << l.depth
 	for i := h >> leafBits & (step - 1); i <= x.top; i += step {
 		x.leaves[i] = by(i)
+		x.heads[i] = x.leaves[i].head
 	}
 }
 
@@ -157,7 +167,7 @@ func (x *index) remove(h uint64, id uint32) {
 
 // bytes is the size of the index in memory.
 func (x *index) bytes() int {
-	n := 8 * len(x.leaves)
+	n := (8 + 32) * len(x.leaves)
 	for i, l := range x.leaves {
 		if i>>l.depth == 0 { // the first place of l
 			n += 4 * len(l.slots)

@@ -76,7 +76,7 @@ func (s *Map[M, V]) place(row uint32, k M) uint64 {
 
 // find is the node of k in the row; nil if there is none.
 func (s *Map[M, V]) find(row uint32, k M, h uint64) (uint32, *mapNode[M, V]) {
-	l, i := s.index.leaf(h), h
+	l, i := s.index.head(h), h
 	for id, ok := l.find(h, &i); ok; id, ok = l.find(h, &i) {
 		if n := s.nodes.at(id); n.row == row+1 && n.key == k {
 			return id, n

@@ -261,7 +261,7 @@ func TestIndexBeyondItsFirstWidth(t *testing.T) {
 	}
 	for i, id := range ids {
 		found := false
-		l, at := x.leaf(hash(id)), hash(id)
+		l, at := x.head(hash(id)), hash(id)
 		for got, ok := l.find(hash(id), &at); ok; got, ok = l.find(hash(id), &at) {
 			found = found || got == id
 		}
@@ -271,20 +271,23 @@ func TestIndexBeyondItsFirstWidth(t *testing.T) {
 	}
 }
 
-// TestIndexWithEqualHashes: keys that a leaf cannot be split by.
-func TestIndexWithEqualHashes(t *testing.T) {
-	x := newIndex(func(uint32) uint64 { return 42 })
-	const n = 1 << leafBits
+// TestIndexThatCannotBeSplit: hashes that agree in all bits by which a leaf is split.
+func TestIndexThatCannotBeSplit(t *testing.T) {
+	hash := func(id uint32) uint64 { return uint64(id) % (1 << leafBits) }
+	x := newIndex(hash)
+	const n = 100_000
 	for id := range uint32(n) {
-		x.insert(42, id)
+		x.insert(hash(id), id)
 	}
-	seen := 0
-	l, at := x.leaf(42), uint64(42)
-	for _, ok := l.find(42, &at); ok; _, ok = l.find(42, &at) {
-		seen++
-	}
-	if seen != n {
-		t.Errorf("found %d of %d", seen, n)
+	for id := range uint32(n) {
+		found := false
+		l, at := x.head(hash(id)), hash(id)
+		for got, ok := l.find(hash(id), &at); ok && !found; got, ok = l.find(hash(id), &at) {
+			found = got == id
+		}
+		if !found {
+			t.Fatalf("id %d is lost", id)
+		}
 	}
 }
 
