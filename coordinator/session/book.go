@@ -169,9 +169,9 @@ func (b *Book) hear(s *session, m *controlpb.WorkerMessage) error {
 	case *controlpb.WorkerMessage_Register:
 		return errors.New("invalid message: a second registration")
 	case *controlpb.WorkerMessage_Heartbeat:
-		s.send(&controlpb.CoordinatorMessage{
-			Term: b.cfg.Term, Message: &controlpb.CoordinatorMessage_Ack{Ack: s.beat(v.Heartbeat)},
-		})
+		if ack := s.beat(v.Heartbeat); ack != nil {
+			s.send(&controlpb.CoordinatorMessage{Term: b.cfg.Term, Message: &controlpb.CoordinatorMessage_Ack{Ack: ack}})
+		}
 		b.cfg.Post(schedule.Heartbeat{Worker: s.worker, Incarnation: s.incarnation}, s.closed)
 	case *controlpb.WorkerMessage_Report:
 		b.cfg.Post(schedule.Reported{Worker: s.worker, Incarnation: s.incarnation, Report: v.Report}, s.closed)

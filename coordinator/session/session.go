@@ -29,6 +29,7 @@ type session struct {
 		reason    error // why it was closed; nil while it is open
 		heard     time.Time
 		samples   []*controlpb.ProcessSample // of the newest heartbeat
+		welcomed  bool                       // the welcome is in the outbox
 		acked     uint64                     // newest report that was acknowledged
 		heartbeat uint64                     // newest heartbeat
 	}
@@ -74,12 +75,13 @@ func (s *session) reason() error {
 
 // send queues a message, or closes a session that cannot take it.
 func (s *session) send(m *controlpb.CoordinatorMessage) {
+	s.mu.Lock()
 	if ack := m.GetAck(); ack != nil {
-		s.mu.Lock()
 		s.mu.acked = max(s.mu.acked, ack.Sequence)
 		ack.Heartbeat = s.mu.heartbeat
-		s.mu.Unlock()
 	}
+	s.mu.welcomed = s.mu.welcomed || m.GetWelcome() != nil
+	s.mu.Unlock()
 	select {
 	case s.outbox <- m:
 	default:
@@ -87,13 +89,17 @@ func (s *session) send(m *controlpb.CoordinatorMessage) {
 	}
 }
 
-// beat notes a heartbeat and returns the answer to it.
+// beat notes a heartbeat and returns the answer to it; none before the welcome, which is the first thing that a worker
+// hears.
 func (s *session) beat(h *controlpb.Heartbeat) *controlpb.Ack {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.heard = time.Now()
 	s.mu.samples = h.Samples
 	s.mu.heartbeat = max(s.mu.heartbeat, h.Sequence)
+	if !s.mu.welcomed {
+		return nil
+	}
 	return &controlpb.Ack{Sequence: s.mu.acked, Heartbeat: s.mu.heartbeat}
 }
 

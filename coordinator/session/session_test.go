@@ -181,6 +181,13 @@ func TestHeartbeatsAreAnsweredWithWhatIsAcknowledged(t *testing.T) {
 		d := newDesk(t)
 		p, _ := d.open(hello(registration("w", 1)))
 		synctest.Wait()
+		// The welcome comes first, whatever the worker says before it.
+		p.say(&controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Heartbeat{Heartbeat: &controlpb.Heartbeat{Sequence: 8}}})
+		synctest.Wait()
+		d.book.Send("w", 1, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Welcome{Welcome: &controlpb.Welcome{}}})
+		if m := <-p.down; m.GetWelcome() == nil {
+			t.Errorf("the first message is %v", m)
+		}
 		d.book.Send("w", 1, ack(5))
 		<-p.down
 		<-time.After(2 * time.Second)
