@@ -175,10 +175,21 @@ func TestWarningsStandInThePlanAndNotInTheGraph(t *testing.T) {
 	if p.Fingerprint != graph.Fingerprint(g) {
 		t.Fatal("warnings change the fingerprint")
 	}
-	g.Warnings = nil
-	p.Graph.Warnings = nil
-	if !proto.Equal(g, p.Graph) {
-		t.Fatal("the plan's graph lost a field")
+}
+
+func TestPlanKeepsEveryFieldOfTheGraph(t *testing.T) {
+	g := wordcount(true)
+	g.Mode, g.DefaultParallelism, g.MaxParallelism = jobpb.Mode_MODE_STREAMING, 2, 64
+	g.Params, g.Settings = map[string]string{"a": "b"}, map[string]string{"restart": "none"}
+	g.Warnings = []*jobpb.Diagnostic{{Code: "W022"}}
+	fields := g.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		if !g.ProtoReflect().Has(fields.Get(i)) {
+			t.Fatalf("give field %s a value here", fields.Get(i).Name())
+		}
+	}
+	if p := mustPlan(t, g, Options{}); !proto.Equal(g, p.Graph) {
+		t.Fatalf("the plan's graph is %v, the job's was %v", p.Graph, g)
 	}
 }
 
