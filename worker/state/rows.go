@@ -2,7 +2,6 @@ package state
 
 import (
 	"math/bits"
-	"os"
 	"reflect"
 	"slices"
 	"unsafe"
@@ -26,9 +25,6 @@ const lineSize = 64
 // setType makes a row of the fields. Only before the first row. Rows that would straddle cache lines are padded, up to
 // a third: a row in two lines costs two misses.
 func (r *rows) setType(fields ...reflect.StructField) {
-	if len(fields) == 2 && os.Getenv("PAD") != "" {
-		fields = append(fields, reflect.StructField{Name: "Pad", Type: reflect.TypeFor[int64]()})
-	}
 	r.typ = reflect.StructOf(fields)
 	size := r.typ.Size()
 	if padded := uintptr(1) << bits.Len(uint(size-1)); size > 0 && padded <= lineSize && padded*3 <= size*4 && padded != size {
