@@ -207,6 +207,9 @@ func (w *world) heal() {
 			return
 		}
 		w.pass(time.Second)
+		for _, a := range w.agents() {
+			a.connect() // agents look for the leader whenever they have lost it
+		}
 		for _, id := range w.jobs { // an endless job that was planned only now
 			if j := w.job(id); j.Status() == jobpb.JobStatus_JOB_RUNNING && strings.HasPrefix(j.Head().Spec.Params["graph"], "endless") {
 				w.cancel(id)
