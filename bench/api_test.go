@@ -114,12 +114,30 @@ func TestKeyedJobsAllocateNothingPerRecord(t *testing.T) {
 	}
 }
 
+// TestSpeedStart: a small embedded job is done before a person notices.
+func TestSpeedStart(t *testing.T) {
+	const limit = 50 * time.Millisecond
+	least := time.Hour
+	for range 10 {
+		start := time.Now()
+		small(t)
+		least = min(least, time.Since(start))
+	}
+	if least > limit {
+		t.Errorf("a job of 100 records takes %v, want %v", least, limit)
+	}
+}
+
 // BenchmarkStart is the whole life of a small embedded job, from build to the end.
 func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
-		flowtest.Run(b, &flow.NoConfig{}, func(p *flow.Pipeline, _ *flow.NoConfig) error {
-			p.From("in", source(100)).KeyBy(carrier).Count().To("out", discard.Sink[flow.KV[int64, int64]](new(atomic.Int64)))
-			return nil
-		})
+		small(b)
 	}
+}
+
+func small(tb testing.TB) {
+	flowtest.Run(tb, &flow.NoConfig{}, func(p *flow.Pipeline, _ *flow.NoConfig) error {
+		p.From("in", source(100)).KeyBy(carrier).Count().To("out", discard.Sink[flow.KV[int64, int64]](new(atomic.Int64)))
+		return nil
+	})
 }

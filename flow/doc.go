@@ -33,7 +33,8 @@
 // rejects that as an instantiation cycle. Such operators are functions of this package, to be chained by Then.
 //
 // Functions given to operators are shared by all subtasks of a process and must not write what they capture; MapWith and
-// Process make one instance per subtask.
+// Process make one instance per subtask. Records are shared, too, when a stream branches: a function must not change
+// what slices, maps and pointers of its argument lead to.
 //
 // # What is here and what is not
 //

@@ -223,10 +223,12 @@ func TestAFailedRunPrintsTheRootCause(t *testing.T) {
 // drop10 is a sink that takes everything.
 func drop10[T any]() flow.Sink[T] { return lines[T]{io.Discard} }
 
-func TestAnInterruptCancelsTheJob(t *testing.T) {
-	reading := make(chan struct{}, 1)
+func TestAnInterruptCancelsTheJobInOrder(t *testing.T) {
+	reading, closed := make(chan struct{}, 1), make(chan struct{}, 1)
 	p, err := flow.Build("endless", &flow.NoConfig{}, func(p *flow.Pipeline, _ *flow.NoConfig) error {
-		p.From("in", slow{reading: reading}).KeyBy(self).Count().ID("count").To("out", drop10[flow.KV[int, int64]]())
+		p.From("in", slow{reading: reading}).
+			Process(func() closes { return closes{closed} }).ID("closes").Parallelism(1).
+			To("out", drop10[int]())
 		return nil
 	})
 	if err != nil {
@@ -243,14 +245,32 @@ func TestAnInterruptCancelsTheJob(t *testing.T) {
 		interrupt <- os.Interrupt
 		return nil
 	})
-	job, err := launch.Embed(t.Context(), prog, launch.Embedding{Name: "endless", Cancel: interrupt})
+	// Main has a context that never ends.
+	job, err := launch.Embed(context.Background(), prog, launch.Embedding{Name: "endless", Cancel: interrupt})
 	if err != nil || job.Status != jobpb.JobStatus_JOB_CANCELLED {
 		t.Errorf("status %v, error %v", job.GetStatus(), err)
+	}
+	select {
+	case <-closed:
+	default:
+		t.Error("the job has ended before its operators were closed")
 	}
 	if err := g.Wait(); err != nil {
 		t.Error(err)
 	}
 }
+
+// closes says that it was closed.
+type closes struct{ closed chan<- struct{} }
+
+func (c closes) Open(s *flow.OpSetup[int]) error {
+	s.OnClose(func() error {
+		c.closed <- struct{}{}
+		return nil
+	})
+	return nil
+}
+func (closes) Process(c *flow.OpCtx[int], v int) error { c.Emit(v); return nil }
 
 func TestTheEndOfTheContextCancelsTheJob(t *testing.T) {
 	reading := make(chan struct{}, 1)

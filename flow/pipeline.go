@@ -13,11 +13,12 @@ import (
 type Mode uint8
 
 const (
-	// ModeAuto: an exchange is blocking if it is a shuffle and everything upstream of it ends, else pipelined.
+	// ModeAuto leaves the choice to the plan, which prints its reasons.
 	ModeAuto Mode = iota
 	// ModeStreaming: every exchange is pipelined.
 	ModeStreaming
-	// ModeBatch: every source must be bounded, and every shuffle is blocking.
+	// ModeBatch: every source must be bounded. Shuffles would be blocking; in this release they are pipelined, and the plan
+	// warns (W019).
 	ModeBatch
 )
 
@@ -29,7 +30,8 @@ const (
 	Auto Exchange = iota
 	// Pipelined: consumable while they are produced.
 	Pipelined
-	// Blocking: consumable after the producer has finished.
+	// Blocking: consumable after the producer has finished. The runtime of this release has no such exchange yet; asking
+	// for one is E019.
 	Blocking
 )
 

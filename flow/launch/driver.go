@@ -128,8 +128,8 @@ func (d *driver) wait() error {
 }
 
 func (d *driver) drive(ctx context.Context) (*jobpb.Job, error) {
-	done, cancel := ctx.Done(), d.e.Cancel
-	for {
+	done := ctx.Done()
+	for interrupts := 0; ; {
 		d.settle()
 		job := d.facts.View().Job(d.job)
 		if terminal(job.Status()) {
@@ -152,11 +152,10 @@ func (d *driver) drive(ctx context.Context) (*jobpb.Job, error) {
 		case <-done:
 			done = nil
 			d.cancel()
-		case <-cancel:
-			if done == nil && ctx.Err() == nil {
-				return d.abandoned(job), nil // asked twice
+		case <-d.e.Cancel:
+			if interrupts++; interrupts > 1 {
+				return d.abandoned(job), nil
 			}
-			done = nil
 			d.cancel()
 		}
 	}

@@ -42,7 +42,7 @@ func (s *Set) Split(args []string, switches ...string) (Args, []*jobpb.Diagnosti
 		if !hasValue && s.isBool(name) {
 			value, hasValue = "true", true
 		}
-		if !hasValue && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		if !hasValue && len(args) > 0 && isValue(args[0]) {
 			value, hasValue, args = args[0], true, args[1:]
 		}
 		if d := s.put(&a, name, value, hasValue); d != nil {
@@ -50,6 +50,11 @@ func (s *Set) Split(args []string, switches ...string) (Args, []*jobpb.Diagnosti
 		}
 	}
 	return a, diags
+}
+
+// isValue: arg is no option. Negative numbers are values.
+func isValue(arg string) bool {
+	return !strings.HasPrefix(arg, "-") || len(arg) > 1 && (arg[1] == '.' || '0' <= arg[1] && arg[1] <= '9')
 }
 
 func option(arg string) (name, value string, hasValue bool, bad *jobpb.Diagnostic) {

@@ -41,7 +41,7 @@ func bind(t *testing.T, args ...string) (*config, param.Args, []*jobpb.Diagnosti
 }
 
 func TestFieldsTakeDefaultsAndFlags(t *testing.T) {
-	cfg, a, diags := bind(t, "--query", "f2", "--in=a,b", "-in=c", "--fast", "--small=-7", "--u=9", "--every=1m30s",
+	cfg, a, diags := bind(t, "--query", "f2", "--in=a,b", "-in=c", "--fast", "--small", "-7", "--u=9", "--every=1m30s",
 		"--token=env:TOKEN", "--untagged=x", "--sluice.parallelism=4", "--json")
 	if len(diags) > 0 {
 		t.Fatal(diags)
