@@ -323,6 +323,7 @@ func TestWhatCannotBeEncodedIsNamedWithItsPath(t *testing.T) {
 		Children []recursive
 	}
 	type hidden struct{ secret int }
+	_ = hidden{}.secret
 	check := func(want string, err error) {
 		t.Helper()
 		var te *TypeError
