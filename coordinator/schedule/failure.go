@@ -20,7 +20,7 @@ import (
 const (
 	CodeWorkerLost = "E110" // the worker of an attempt was lost
 	CodeNoPlan     = "E111" // planning failed on several workers
-	CodeTooMany    = "E112" // too many subtasks or splits for what the coordinators can keep
+	CodeTooMany    = "E112" // more splits than the coordinators can keep
 	CodeDrained    = "E113" // the worker of an attempt is being drained
 	CodeBadSplits  = "E114" // an enumerator reported splits that cannot be taken
 	CodeNotVisible = "E115" // output could not be committed

@@ -146,9 +146,9 @@ func (l *Leader) addSplits(j *job, facts *state.Job, src *state.Source, s *sourc
 			s.found = s.found[1:]
 			continue
 		}
-		if err := l.checkSplits(f.d, src); err != nil {
+		if code, err := l.checkSplits(f.d, src); err != nil {
 			l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_FailJob{FailJob: &commandpb.FailJob{Job: j.id, JobEpoch: facts.Epoch(),
-				Cause: (&jobpb.Failure{Code: CodeBadSplits, Kind: jobpb.FailureKind_FAILURE_FATAL, TimeUs: l.now.UnixMicro(), Message: err.Error(),
+				Cause: (&jobpb.Failure{Code: code, Kind: jobpb.FailureKind_FAILURE_FATAL, TimeUs: l.now.UnixMicro(), Message: err.Error(),
 					Operator: facts.Plan().Graph.Operators[src.Operator()].Id}).Bounded()}}}, &flight{})
 			return
 		}
@@ -171,19 +171,19 @@ func beyond(d *taskpb.SplitsDiscovered, known int32) *taskpb.SplitsDiscovered {
 
 // checkSplits finds what the facts would refuse. Splits that cannot be kept must end the job: reading only some of them
 // would look like success.
-func (l *Leader) checkSplits(d *taskpb.SplitsDiscovered, src *state.Source) error {
+func (l *Leader) checkSplits(d *taskpb.SplitsDiscovered, src *state.Source) (code string, err error) {
 	if int(d.Offset) > src.Len() {
-		return fmt.Errorf("the enumerator reported splits from %d on, but only %d are known", d.Offset, src.Len())
+		return CodeBadSplits, fmt.Errorf("the enumerator reported splits from %d on, but only %d are known", d.Offset, src.Len())
 	}
 	bytes := src.Bytes()
 	for _, x := range d.Splits {
 		if err := x.Validate(); err != nil {
-			return err
+			return CodeBadSplits, err
 		}
 		bytes += len(x.Data) + len(x.Id)
 	}
 	if n := src.Len() + len(d.Splits); n > state.MaxSplits || bytes > state.MaxSourceBytes || len(d.Splits) > commandpb.MaxList {
-		return fmt.Errorf("the source has %d splits with %d bytes; at most %d with %d bytes can be kept: use fewer, larger splits", n, bytes, state.MaxSplits, state.MaxSourceBytes)
+		return CodeTooMany, fmt.Errorf("the source has %d splits with %d bytes; at most %d with %d bytes can be kept: use fewer, larger splits", n, bytes, state.MaxSplits, state.MaxSourceBytes)
 	}
-	return nil
+	return "", nil
 }
