@@ -131,14 +131,25 @@ func outcome(j *apipb.StatusResponse) error {
 		if c := j.Failure.GetCode(); c != "" {
 			code = c
 		}
+		exit := ExitJobFailed
+		if unplannable(j) {
+			exit = ExitUsage
+		}
 		return &Fault{
-			Exit: ExitJobFailed, Code: code, Err: fmt.Errorf("job %s failed: %s", j.Id, failureText(j.Failure)), Where: j.Failure.GetPosition(),
+			Exit: exit, Code: code, Err: fmt.Errorf("job %s failed: %s", j.Id, failureText(j.Failure)), Where: j.Failure.GetPosition(),
 			Hints: []string{"sluice status " + j.Id + " shows every attempt, sluice logs " + j.Id + " what it wrote"},
 		}
 	case jobpb.JobStatus_JOB_CANCELLED:
 		return &Fault{Exit: ExitJobCancelled, Code: CodeJobCancelled, Err: fmt.Errorf("job %s was cancelled", j.Id), Where: j.Id}
 	}
 	return nil
+}
+
+// unplannable: the program could not be built into a plan. The codes below E050 are those of plans and builds; a cluster
+// that could not make one for reasons of its own has another.
+func unplannable(j *apipb.StatusResponse) bool {
+	code := j.Failure.GetCode()
+	return j.Status == jobpb.JobStatus_JOB_FAILED && j.Fingerprint == "" && code != "" && code < "E050"
 }
 
 func failureText(f *jobpb.Failure) string {

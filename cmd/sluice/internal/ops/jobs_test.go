@@ -214,6 +214,8 @@ func TestWaitEndsWithWhatBecameOfTheJob(t *testing.T) {
 		{&apipb.StatusResponse{Status: jobpb.JobStatus_JOB_RUNNING}, ExitOK, "", ""}, // asked for
 		{&apipb.StatusResponse{Id: "a-1", Status: jobpb.JobStatus_JOB_FAILED, Failure: failure}, ExitJobFailed, "E051", "map[2] attempt 3: boom"},
 		{&apipb.StatusResponse{Id: "a-1", Status: jobpb.JobStatus_JOB_FAILED}, ExitJobFailed, CodeJobFailed, "no cause is known"},
+		{&apipb.StatusResponse{Id: "a-1", Status: jobpb.JobStatus_JOB_FAILED, Failure: &jobpb.Failure{Code: "E043", Message: "build panicked"}}, ExitUsage, "E043", "build panicked"},
+		{&apipb.StatusResponse{Id: "a-1", Status: jobpb.JobStatus_JOB_FAILED, Fingerprint: "f", Failure: &jobpb.Failure{Code: "E037", Message: "at deployment"}}, ExitJobFailed, "E037", "at deployment"},
 		{&apipb.StatusResponse{Id: "a-1", Status: jobpb.JobStatus_JOB_CANCELLED}, ExitJobCancelled, CodeJobCancelled, "cancelled"},
 	} {
 		t.Run(c.end.Status.String(), func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"text/tabwriter"
+	"time"
 
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -58,6 +59,9 @@ func Submit(ctx context.Context, s *Session, o SubmitOptions) (err error) {
 		return err
 	}
 	if o.Then == Return {
+		if err := planned(ctx, s, resp.Job); err != nil {
+			return err
+		}
 		return s.print(resp, func(w *tabwriter.Writer) { submitted(w, resp) })
 	}
 	verb := "submitted"
@@ -66,6 +70,29 @@ func Submit(ctx context.Context, s *Session, o SubmitOptions) (err error) {
 	}
 	s.remark(" ✓ job %s %s", resp.Job, verb)
 	return Wait(ctx, s, WaitOptions{Job: resp.Job})
+}
+
+// planWait bounds how long a submit that does not wait for the end waits for the plan: a wrong program is told at once,
+// a cluster without workers keeps nobody.
+const planWait = 10 * time.Second
+
+// planned returns the error of a program that cannot be planned. That the plan is not there yet is no error: the job
+// exists.
+func planned(ctx context.Context, s *Session, job string) error {
+	ctx, cancel := context.WithTimeout(ctx, planWait)
+	defer cancel()
+	resp, err := await(ctx, s.Client, WaitOptions{Job: job, Until: []jobpb.JobStatus{
+		jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING, jobpb.JobStatus_JOB_FINISHING,
+		jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING,
+	}})
+	if err != nil {
+		s.remark(" · job %s has no plan yet: %v", job, err)
+		return nil
+	}
+	if unplannable(resp) {
+		return outcome(resp)
+	}
+	return nil
 }
 
 func submitted(w *tabwriter.Writer, resp *apipb.SubmitResponse) {

@@ -171,6 +171,19 @@ func TestSubmitAndWait(t *testing.T) {
 	wantExit(t, err, ExitJobFailed, "E051")
 }
 
+func TestAProgramThatCannotBePlannedIsToldAtOnce(t *testing.T) {
+	program := executable(t)
+	f := newStore().serve(waits(nil, &apipb.StatusResponse{Id: "x-1", Status: jobpb.JobStatus_JOB_FAILED, Failure: &jobpb.Failure{Code: "E043", Message: "build panicked"}}))
+	f.info = func() (*apipb.InfoResponse, error) { return here(), nil }
+	f.submit = func(context.Context, *apipb.SubmitRequest) (*apipb.SubmitResponse, error) {
+		return &apipb.SubmitResponse{Job: "x-1"}, nil
+	}
+	for _, then := range []Then{Return, Await} {
+		err := Submit(t.Context(), newRig(t, f).Session, SubmitOptions{Program: program, Spec: SpecOptions{Name: "x"}, Then: then})
+		wantExit(t, err, ExitUsage, "E043")
+	}
+}
+
 func TestDryRunShowsThePlanAndMakesNoJob(t *testing.T) {
 	program := executable(t)
 	f := newStore().serve(&fake{info: func() (*apipb.InfoResponse, error) { return here(), nil }})
