@@ -136,7 +136,8 @@ func (l *Leader) candidates(j *job) (cs []candidate, total int) {
 
 // allocate gives free slots to the jobs that wait for them: first come, first served. A job that does not fit is
 // overtaken by younger ones that do, until it has waited for too long; then what is free is kept for it. One that could
-// not run on the empty cluster either holds up nobody.
+// not run on the empty cluster either holds up nobody. A restarting job that needs no more than it holds waits for
+// nobody: what it holds can be what the first one waits for.
 func (l *Leader) allocate() {
 	if !l.allot || !l.gathered() {
 		return // while workers gather, each Step looks again
@@ -148,30 +149,42 @@ func (l *Leader) allocate() {
 		if l.busy(jobLane + j.id) {
 			continue
 		}
+		room := free
 		if first != nil {
-			if facts := l.v.Job(j.id); l.mayHold(j, facts) {
-				l.hold(j, facts, "waits behind "+first.id+", which has waited for longer")
-			}
-			continue
+			room = 0
 		}
-		least := len(j.want.regions[0].fresh)
-		for _, r := range j.want.regions {
-			least = min(least, len(r.fresh))
-		}
-		for _, n := range j.want.own {
-			least -= n
-		}
-		if least <= free {
+		if l.least(j) <= room {
 			cs, _ := l.candidates(j)
+			if first != nil {
+				for i := range cs {
+					cs[i].free = 0
+				}
+			}
 			if regions, places := l.choose(j, cs); len(regions) > 0 {
 				free = max(0, free-l.scheduleRegions(j, regions, places))
 				continue
 			}
 		}
-		if l.lacksSlots(j, free, total) {
+		facts := l.v.Job(j.id)
+		switch {
+		case first != nil:
+			l.lacks(j, facts, "waits behind "+first.id+", which has waited for longer")
+		case l.lacks(j, facts, l.lackText(j, facts, free)) && j.want.slots <= total:
 			first = j
 		}
 	}
+}
+
+// least is the smallest number of free slots with which some region of a job can be scheduled.
+func (l *Leader) least(j *job) int {
+	least := len(j.want.regions[0].fresh)
+	for _, r := range j.want.regions {
+		least = min(least, len(r.fresh))
+	}
+	for _, n := range j.want.own {
+		least -= n
+	}
+	return least
 }
 
 // freeSlots counts the slots of workers that can take attempts: those that are free, and all.
@@ -277,10 +290,9 @@ func (l *Leader) scheduleRegions(j *job, regions []int32, places map[int]string)
 	return len(places)
 }
 
-// lacksSlots says what a job waits for, and whether what is free has to be kept for it. A restarting job that has held
-// slots for too long while it lacks others gives them back.
-func (l *Leader) lacksSlots(j *job, free, total int) (reserved bool) {
-	facts := l.v.Job(j.id)
+// lacks says what a job waits for, and reports whether it has waited for so long that what is free has to be kept for
+// it. A restarting job that has held slots for too long while it lacks others gives them back.
+func (l *Leader) lacks(j *job, facts *state.Job, message string) (aged bool) {
 	since := j.since
 	if at := timeOf(facts.Head().RestartAtUs); at.After(since) {
 		since = at
@@ -290,15 +302,15 @@ func (l *Leader) lacksSlots(j *job, free, total int) (reserved bool) {
 			l.wakeAt(j, at)
 		} else {
 			l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_HoldJob{HoldJob: &commandpb.HoldJob{
-				Job: j.id, JobEpoch: facts.Epoch(), Message: l.lackText(j, facts, free), Release: true,
+				Job: j.id, JobEpoch: facts.Epoch(), Message: message, Release: true,
 			}}}, &flight{})
 			return false
 		}
 	}
 	if l.mayHold(j, facts) {
-		l.hold(j, facts, l.lackText(j, facts, free))
+		l.hold(j, facts, message)
 	}
-	return j.want.slots <= total && !l.now.Before(since.Add(l.cfg.Ageing))
+	return !l.now.Before(since.Add(l.cfg.Ageing))
 }
 
 // lackText says which slots are missing.
