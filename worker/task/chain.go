@@ -71,9 +71,9 @@ func (c *chain) control(ev element.Event) error {
 	if err := c.ctx.Err(); err != nil && ev.Kind == element.End {
 		return err
 	}
-	repeated := ev.Kind == element.Watermark && ev.Time <= c.cur.Watermark
-	if ev.Kind == element.Watermark {
-		c.cur.Watermark = max(c.cur.Watermark, ev.Time)
+	grows := ev.Kind == element.Watermark && ev.Time > c.cur.watermark // else an idle input is back, which only edges need to know
+	if grows || ev.Kind == element.End {
+		c.cur.watermark = max(c.cur.watermark, ev.Time)
 	}
 	c.event = ev
 	for i := range c.nodes {
@@ -83,10 +83,10 @@ func (c *chain) control(ev element.Event) error {
 		switch {
 		case n.out != nil:
 			err = n.out.broadcast(ev)
-		case ev.Kind == element.Watermark && !repeated:
-			err = n.op.OnWatermark(ev.Time)
+		case grows:
+			err = n.advance(ev.Time)
 		case ev.Kind == element.End:
-			err = c.finish(n.op, ev.Time)
+			err = n.finish(ev.Time)
 		}
 		if err = c.check(n, err); err != nil {
 			return err
@@ -96,13 +96,19 @@ func (c *chain) control(ev element.Event) error {
 	return nil
 }
 
-func (c *chain) finish(op Operator, end element.Time) error {
+// advance tells the operator of a watermark.
+func (n *node) advance(t element.Time) error {
+	n.rt.Watermark = t
+	return n.op.OnWatermark(t)
+}
+
+func (n *node) finish(end element.Time) error {
 	if end == element.MaxTime {
-		if err := op.OnWatermark(end); err != nil {
+		if err := n.advance(end); err != nil {
 			return err
 		}
 	}
-	return op.Finish()
+	return n.op.Finish()
 }
 
 // check attributes the error of an event, and finds what operators have reported through Fail meanwhile.

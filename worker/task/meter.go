@@ -74,7 +74,7 @@ func (m *meter) publish(l *loop) {
 		busyUS:          m.busy.Microseconds(),
 		idleUS:          m.idle.Microseconds(),
 		backpressuredUS: m.backpressured.Microseconds(),
-		watermarkUS:     int64(c.Watermark),
+		watermarkUS:     int64(c.watermark),
 		late:            c.Counters.Late,
 		errorsSkipped:   c.skipped,
 		stateBytes:      c.Counters.StateBytes,

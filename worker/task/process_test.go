@@ -709,3 +709,33 @@ func TestWatermarksCrossExchangesBehindTheirRecords(t *testing.T) {
 		t.Errorf("%d records behind the watermark, %d watermarks", late, marks)
 	}
 }
+
+// What an operator emits at a watermark reaches those behind it before that watermark does, in the same chain as
+// behind an exchange: else every result of a window would look late to its consumer.
+func TestAnOperatorBehindAnotherSeesTheWatermarkAfterItsRecords(t *testing.T) {
+	emitter := StageOf[int, element.Time](func(rt *Runtime, out Push[element.Time]) (Push[int], Operator, error) {
+		return func(int) {}, &events{onWatermark: func(at element.Time) error {
+			if rt.Watermark != at {
+				t.Errorf("the operator stands at %v while it handles the watermark %v", rt.Watermark, at)
+			}
+			rt.At = at
+			out(at)
+			return nil
+		}}, nil
+	})
+	var results, late int
+	check := StageOf[element.Time, struct{}](func(rt *Runtime, _ Push[struct{}]) (Push[element.Time], Operator, error) {
+		return func(element.Time) {
+			if results++; rt.At <= rt.Watermark {
+				late++
+			}
+		}, Base{}, nil
+	})
+	j := newJob(t)
+	src := j.source("src", 1, NewSource(ints(100), SourceOptions[int]{Watermarks: WatermarksPerRecord}))
+	j.then(j.then(src, "emit", emitter), "check", check)
+	finished(t, j)
+	if results < 100 || late > 0 {
+		t.Errorf("%d of %d results behind the watermark", late, results)
+	}
+}

@@ -16,17 +16,16 @@ type Cursor struct {
 	// emits with another time (a window result) sets it before it emits; if it does so while it handles a record, it
 	// puts the old time back. OnWatermark and Finish may leave any time behind.
 	At element.Time
-	// Watermark is the last one that was passed to the operators.
-	Watermark element.Time
 	// Counters of the subtask that only operators can count.
 	Counters Counters
 
-	skipped int64
-	written int64 // records that went into sinks
-	fault   *fault.Fault
-	where   func() string // position of the record in flight; nil: unknown
-	alarm   func(time.Time)
-	skipLog time.Time // of the last record that was reported as skipped
+	watermark element.Time // the last one that entered the chain
+	skipped   int64
+	written   int64 // records that went into sinks
+	fault     *fault.Fault
+	where     func() string // position of the record in flight; nil: unknown
+	alarm     func(time.Time)
+	skipLog   time.Time // of the last record that was reported as skipped
 }
 
 // Counters are plain integers of the goroutine of the subtask. They are published once per batch.
@@ -44,7 +43,7 @@ type KeyGroups struct{ First, End int }
 func (k KeyGroups) Contains(g int) bool { return k.First <= g && g < k.End }
 
 // Runtime is what one operator of one subtask knows about its surroundings. It belongs to the goroutine of the
-// subtask. Its fields do not change while the attempt lives; those of Cursor do.
+// subtask. Its fields do not change while the attempt lives, but Watermark and those of Cursor.
 type Runtime struct {
 	*Cursor
 	// Ctx ends when the attempt has to stop. User code that blocks must watch it.
@@ -57,6 +56,9 @@ type Runtime struct {
 	MaxParallelism int
 	// KeyGroups are those whose keys reach this subtask through a keyed exchange.
 	KeyGroups KeyGroups
+	// Watermark is the last one that this operator was told, set before OnWatermark. It is not that of the chain: what an
+	// operator in front emits at a watermark comes before it.
+	Watermark element.Time
 
 	shared  any
 	ports   map[string][]any // side outputs: the pushes of their consumers
@@ -69,7 +71,8 @@ type Runtime struct {
 // outputs. WakeAt does nothing. Err tells what Fail was called with.
 func NewRuntime(ctx context.Context, operator string) *Runtime {
 	return &Runtime{
-		Cursor:         &Cursor{At: element.MinTime, Watermark: element.MinTime},
+		Cursor:         newCursor(),
+		Watermark:      element.MinTime,
 		Ctx:            ctx,
 		Task:           &connector.Task{Job: "harness", Operator: operator, Parallelism: 1, Attempt: 1, Log: slog.New(slog.DiscardHandler)},
 		Now:            time.Now,

@@ -208,6 +208,7 @@ func (w *wiring) runtime(op int32) *Runtime {
 	id := w.layout.ID(op)
 	return &Runtime{
 		Cursor:         w.cur,
+		Watermark:      element.MinTime,
 		Ctx:            w.ctx,
 		Task:           w.task(id, w.log.With("operator", id)),
 		Now:            time.Now,
@@ -216,7 +217,7 @@ func (w *wiring) runtime(op int32) *Runtime {
 	}
 }
 
-func newCursor() *Cursor { return &Cursor{At: element.MinTime, Watermark: element.MinTime} }
+func newCursor() *Cursor { return &Cursor{At: element.MinTime, watermark: element.MinTime} }
 
 // task is what connectors and user code of one operator learn about the attempt.
 func (a *attempt) task(operator string, log *slog.Logger) *connector.Task {

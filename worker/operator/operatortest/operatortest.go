@@ -72,10 +72,10 @@ func (h *Harness[In, Out]) Push(t testing.TB, v In, at element.Time) {
 // Watermark passes a watermark on. It must grow.
 func (h *Harness[In, Out]) Watermark(t testing.TB, at element.Time) {
 	t.Helper()
+	h.Runtime.Watermark = at
 	if err := h.Operator.OnWatermark(at); err != nil {
 		t.Fatalf("watermark %v: %v", at, err)
 	}
-	h.Runtime.Watermark = at
 }
 
 // End ends the input.
