@@ -444,6 +444,25 @@ func TestAWriterClosedBeforeItsEndIsALoss(t *testing.T) {
 	})
 }
 
+// The two ends of a local channel are joined outside of every lock: a producer may close in between, when nobody has
+// told it of its consumer yet.
+func TestAProducerThatFailsWhileItsConsumerIsIntroducedIsALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLocal(t, worldConfig{memory: 64 << 20})
+		r := w.gate(0, 1)
+		l := &localOut{id: r.in.id(0), fence: r.in.fenceOf(0), sender: &sender{wake: newWakeup()}}
+		failure := errors.New("the producer's own fault")
+		l.close(Failed, failure)
+		l.pair(r.in, 0)
+		_, err := r.next()
+		if loss := wantLoss(t, err, Failed, 0, 0); !errors.Is(loss, failure) {
+			t.Errorf("the loss %v does not say why", loss)
+		}
+		r.Close(err)
+		w.stop()
+	})
+}
+
 func TestAConsumerThatWantsNoMoreIsNoLoss(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		x, g := w.writer(0, 1), w.gate(0, 1)

@@ -12,8 +12,10 @@ type localOut struct {
 		sync.Mutex
 		in      *inbox // nil: the consumer is not there yet
 		ch      int
-		waiting bool // the writer is to be woken when the consumer comes
-		over    bool // the consumer needs nothing more
+		waiting bool   // the writer is to be woken when the consumer comes
+		over    bool   // the consumer needs nothing more
+		failed  Reason // the producer has closed for this reason; none: it has not, or everything is handed over
+		cause   error
 	}
 }
 
@@ -46,9 +48,13 @@ func (l *localOut) pair(in *inbox, ch int) {
 	l.mu.in, l.mu.ch = in, ch
 	ring := l.mu.waiting
 	l.mu.waiting = false
+	failed, cause := l.mu.failed, l.mu.cause
 	l.mu.Unlock()
 	if ring {
 		l.sender.wake.ring()
+	}
+	if failed != none { // it closed between the meeting and here, and knew of nobody to tell
+		in.lose(ch, failed, cause)
 	}
 }
 
@@ -70,6 +76,7 @@ func (l *localOut) lose(r Reason, cause error) { l.sender.fail(l.id.lost(r, caus
 func (l *localOut) close(r Reason, cause error) {
 	l.mu.Lock()
 	in, ch := l.mu.in, l.mu.ch
+	l.mu.failed, l.mu.cause = r, cause
 	l.mu.Unlock()
 	if r != none && in != nil {
 		in.lose(ch, r, cause)
