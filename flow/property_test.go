@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -307,45 +308,65 @@ func drawInput(t *rapid.T) timed {
 }
 
 func TestRandomPipelinesEqualThePlainComputation(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		input := drawInput(rt)
-		var steps []step
-		for range rapid.IntRange(1, 5).Draw(rt, "steps") {
-			steps = append(steps, drawStep(rt))
-		}
-		build := func(p *flow.Pipeline, _ *flow.NoConfig) error {
-			s := p.From("in", input, flow.EventTime(func(s stamped) flow.Time { return s.At }, flow.OutOfOrder(disorder*time.Microsecond))).
-				Map(func(s stamped) rec { return s.Rec })
-			for _, st := range steps {
-				s = st.wire(s)
-			}
-			s.To("out", drop[rec]()).Parallelism(rapid.IntRange(1, 3).Draw(rt, "sinks"))
-			return nil
-		}
-		out := flowtest.Sink[rec]("out")
-		flowtest.Run(rt2t{t, rt}, &flow.NoConfig{}, build, out, flowtest.Cores(rapid.IntRange(1, 4).Draw(rt, "cores")))
+	rapid.Check(t, func(rt *rapid.T) { checkPipeline(t, rt, drawInput(rt), rapid.IntRange(1, 5).Draw(rt, "steps")) })
+}
 
-		want := slices.Concat(input...)
-		var names []string
-		for _, st := range steps {
-			want = st.plain(want)
-			names = append(names, st.name)
-		}
-		var got []stamped
-		for i, r := range out.Values() {
-			got = append(got, stamped{r, out.Times()[i]})
-		}
-		order := func(a, b stamped) int {
-			return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Rec.Key, b.Rec.Key), cmp.Compare(a.Rec.Val, b.Rec.Val))
-		}
-		slices.SortFunc(want, order)
-		slices.SortFunc(got, order)
-		if len(want)+len(got) > 0 {
-			if d := gocmp.Diff(want, got); d != "" {
-				rt.Fatalf("%v: (-plain +job)\n%s", names, d)
+// TestLargeInputsEqualThePlainComputation fills batches and channels: records go out before all have come in.
+func TestLargeInputsEqualThePlainComputation(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
+		var src timed
+		now := int64(0)
+		for range rapid.IntRange(1, 4).Draw(rt, "splits") {
+			var split []stamped
+			for range rapid.IntRange(0, 4000).Draw(rt, "records") {
+				now += rnd.Int64N(2)
+				split = append(split, stamped{rec{rnd.Int64N(300), rnd.Int64N(19) - 9}, flow.Time(now - rnd.Int64N(disorder+1))})
 			}
+			src = append(src, split)
+			now += disorder
 		}
+		checkPipeline(t, rt, src, rapid.IntRange(1, 3).Draw(rt, "steps"))
 	})
+}
+
+func checkPipeline(t *testing.T, rt *rapid.T, input timed, length int) {
+	var steps []step
+	for range length {
+		steps = append(steps, drawStep(rt))
+	}
+	sinks := rapid.IntRange(1, 3).Draw(rt, "sinks")
+	build := func(p *flow.Pipeline, _ *flow.NoConfig) error {
+		s := p.From("in", input, flow.EventTime(func(s stamped) flow.Time { return s.At }, flow.OutOfOrder(disorder*time.Microsecond))).
+			Map(func(s stamped) rec { return s.Rec })
+		for _, st := range steps {
+			s = st.wire(s)
+		}
+		s.To("out", drop[rec]()).Parallelism(sinks)
+		return nil
+	}
+	out := flowtest.Sink[rec]("out")
+	flowtest.Run(rt2t{t, rt}, &flow.NoConfig{}, build, out, flowtest.Cores(rapid.IntRange(1, 4).Draw(rt, "cores")))
+
+	want := slices.Concat(input...)
+	var names []string
+	for _, st := range steps {
+		want = st.plain(want)
+		names = append(names, st.name)
+	}
+	var got []stamped
+	times := out.Times()
+	for i, r := range out.Values() {
+		got = append(got, stamped{r, times[i]})
+	}
+	order := func(a, b stamped) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Rec.Key, b.Rec.Key), cmp.Compare(a.Rec.Val, b.Rec.Val))
+	}
+	slices.SortFunc(want, order)
+	slices.SortFunc(got, order)
+	if !slices.Equal(want, got) {
+		rt.Fatalf("%v: (-plain +job)\n%s", names, gocmp.Diff(want, got))
+	}
 }
 
 // rt2t lets a job run with the context of the test and fail the property.
