@@ -244,6 +244,23 @@ func TestTheProducerSendsNothingWithoutCreditAndAnnouncesItsBacklog(t *testing.T
 	})
 }
 
+// A stream lives as long as the two processes have any channel, through all restarts of others: it must not keep what it
+// once carried.
+func TestAStreamForgetsTheChannelsThatItHasServed(t *testing.T) {
+	s := &serverStream{wake: newWakeup(), room: newWakeup()}
+	s.mu.isReady = map[*remoteOut]bool{}
+	for range 3 {
+		s.enqueue(&remoteOut{sender: &sender{wake: newWakeup()}})
+	}
+	var m outbound
+	if s.next(&m) {
+		t.Fatal("an empty channel has sent something")
+	}
+	if n := len(s.mu.isReady); n != 0 {
+		t.Errorf("%d channels are kept", n)
+	}
+}
+
 // Answers pile up only so far for a consumer that does not read them.
 func TestAConsumerThatOnlyAsksDoesNotFillTheMemory(t *testing.T) {
 	byHand(t, func(t *testing.T, w *world, dial func() *consumer) {

@@ -268,7 +268,7 @@ func (s *serverStream) next(m *outbound) bool {
 		}
 		o := s.mu.ready[0]
 		s.mu.ready = append(s.mu.ready[:0], s.mu.ready[1:]...)
-		s.mu.isReady[o] = false
+		delete(s.mu.isReady, o)
 		s.mu.Unlock()
 		data, more := o.next()
 		if more {
