@@ -41,7 +41,15 @@ func (p *program) encode(dst []byte, base unsafe.Pointer) ([]byte, error) {
 		q := unsafe.Add(base, o.off)
 		switch o.code {
 		case opI64:
-			n = putVarint(b, n, *(*int64)(q))
+			v := *(*int64)(q)
+			x := uint64(v<<1) ^ uint64(v>>63)
+			for x >= 0x80 { // putVarint, written out for the most frequent op
+				b[n] = byte(x) | 0x80
+				x >>= 7
+				n++
+			}
+			b[n] = byte(x)
+			n++
 		case opString:
 			s := *(*string)(q)
 			n = putUvarint(b, n, uint64(len(s)))
