@@ -23,6 +23,12 @@
 //
 // Cells and rows of cleared states stay until no segment can bring them back; then they are reused.
 //
+// # Columns
+//
+// A kind of state is a column: what Freeze, snapshots, rewinds and restores ask of it is one interface, and the change
+// tracking that all share is changes. Keyed timers will be one more column, with an index beside it that is rebuilt
+// from it.
+//
 // Never here: I/O, goroutines, clocks.
 //
 // Concurrency: a Directory, its handles and its Snapshots belong to the goroutine of one subtask. A finished
