@@ -167,6 +167,87 @@ func tcp(t testing.TB) (net.Listener, func(context.Context, Peer) (net.Conn, err
 	}
 }
 
+// wide has numbers that take a byte each, and a codec that wants room for ten.
+type wide struct {
+	A, B, C, D, E, F, G, H, I, J, K, L int64
+	Text                               string
+}
+
+// Frame buffers are network memory that was promised: none may grow, whatever room a codec asks for.
+func TestFrameBuffersKeepTheirSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRemote(t, worldConfig{memory: 64 << 20})
+		wc, rc := w.writerConfig(0, 1), w.gateConfig(0, 1)
+		c := codecOf[wide](t)
+		x, err := NewWriter(w.producers, WriterConfig[wide]{
+			Ctx: wc.Ctx, Edge: wc.Edge, Consumers: wc.Consumers, Job: wc.Job, JobEpoch: 1, RegionEpoch: 1, Attempt: 1, Codec: c,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bell := make(chan struct{}, 1)
+		g, err := NewGate(w.consumers, GateConfig[wide]{
+			Ctx: rc.Ctx, Edge: rc.Edge, Producers: rc.Producers, Job: rc.Job, JobEpoch: 1, RegionEpoch: 1, Attempt: 1, Codec: c,
+			Notify: func() {
+				select {
+				case bell <- struct{}{}:
+				default:
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Repeat("x", 64)
+		wait := w.do("produce", func() error {
+			for i := range int64(20_000) {
+				if err := x.Add(0, wide{A: i, Text: text}, element.Time(i)); err != nil {
+					return err
+				}
+			}
+			return errors.Join(x.Broadcast(endOfInput), x.Close(nil))
+		})
+		for records := int64(0); ; {
+			in, ok, err := g.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				<-bell
+				continue
+			}
+			if in.Event.Kind == element.End {
+				if records != 20_000 {
+					t.Errorf("%d records", records)
+				}
+				break
+			}
+			for _, v := range in.Batch.Vals {
+				if (v != wide{A: records, Text: text}) {
+					t.Fatalf("record %d is %+v", records, v)
+				}
+				records++
+			}
+			g.Release(in)
+		}
+		g.Close(nil)
+		if err := wait(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		pool := x.sender.pool
+		if len(pool.mu.free) == 0 {
+			t.Error("no frame buffer was used")
+		}
+		for _, b := range pool.mu.free {
+			if cap(*b) != pool.size {
+				t.Errorf("a frame buffer of %d bytes has grown to %d", pool.size, cap(*b))
+			}
+		}
+		w.stop()
+	})
+}
+
 // No record costs an allocation of its own, neither on its way into a frame nor out of one.
 func TestRecordsCostNoAllocation(t *testing.T) {
 	if invariant.Enabled {

@@ -11,20 +11,37 @@ import (
 
 // encode appends w.value to the open frame of a remote consumer.
 func (w *Writer[T]) encode(i int, o *outlet[T], at element.Time) error {
-	if o.room > 0 && o.limit-len(*o.buf) >= w.largest {
-		old := len(*o.buf)
+	if o.room == 0 {
+		return w.encodeAside(i, o, at)
+	}
+	if room := o.limit - len(*o.buf); room >= w.largest && room > w.tight {
 		b, err := w.cfg.Codec.AppendRecord(*o.buf, &w.value, at, o.prev)
 		if err != nil {
 			return w.unencodable(err)
 		}
-		w.largest = max(w.largest, len(b)-old)
+		w.largest = max(w.largest, len(b)-len(*o.buf))
 		if len(b) <= o.limit {
-			*o.buf = b
+			w.keep(o, b, room)
 			return w.added(o, at)
 		}
 		// The frame is as before: what was appended lies behind its end.
 	}
 	return w.encodeAside(i, o, at)
+}
+
+// mostTight keeps one long text from sending every record of a frame the long way, in bytes.
+const mostTight = 1 << 10
+
+// keep makes b the content of the open frame, which had room left. A codec that wants more room than it fills has
+// moved the content into a larger buffer: that is not the network's memory, so the record is copied back, and the last
+// bytes of frames are left to encodeAside from now on.
+func (w *Writer[T]) keep(o *outlet[T], b []byte, room int) {
+	if cap(b) == cap(*o.buf) {
+		*o.buf = b
+		return
+	}
+	w.tight = max(w.tight, min(room, mostTight))
+	*o.buf = append(*o.buf, b[len(*o.buf):]...)
 }
 
 // added counts a record that was put into the open frame.

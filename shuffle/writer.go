@@ -37,6 +37,7 @@ type Writer[T any] struct {
 
 	sizing  sizing
 	largest int    // bytes of the largest record of late
+	tight   int    // bytes: with no more room than this the codec has asked for a larger buffer
 	value   T      // the record being encoded; a field, so that it does not escape per record
 	scratch []byte // for records that may not fit
 	packed  []byte // for compression
