@@ -188,8 +188,8 @@ func (in *inbox) granted(g credit.Grant, fx *effects) {
 }
 
 // offer takes an item of a producer in this process: into the queue if there is credit, else as the one that waits for
-// it. If one waits already it is refused, and the producer is woken when it may try again. The batch in return is an
-// empty one to go on with.
+// it. If one waits already it is refused, and the producer is woken when it may try again. The batch in return for
+// one is empty, to go on with.
 func (in *inbox) offer(ch int, it item) (recycled any, ok bool) {
 	var fx effects
 	in.mu.Lock()
@@ -210,7 +210,7 @@ func (in *inbox) offer(ch int, it item) (recycled any, ok bool) {
 	default:
 		c.blocked = true
 	}
-	if n := len(c.recycled); ok && n > 0 {
+	if n := len(c.recycled); ok && n > 0 && it.batch != nil {
 		recycled = c.recycled[n-1]
 		c.recycled[n-1] = nil
 		c.recycled = c.recycled[:n-1]

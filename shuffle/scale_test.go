@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -185,15 +186,9 @@ func TestFrameBuffersKeepTheirSize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bell := make(chan struct{}, 1)
+		bell := newWakeup()
 		g, err := NewGate(w.consumers, GateConfig[wide]{
-			Ctx: rc.Ctx, Edge: rc.Edge, Producers: rc.Producers, Job: rc.Job, JobEpoch: 1, RegionEpoch: 1, Attempt: 1, Codec: c,
-			Notify: func() {
-				select {
-				case bell <- struct{}{}:
-				default:
-				}
-			},
+			Ctx: rc.Ctx, Edge: rc.Edge, Producers: rc.Producers, Job: rc.Job, JobEpoch: 1, RegionEpoch: 1, Attempt: 1, Codec: c, Notify: bell.ring,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -242,6 +237,51 @@ func TestFrameBuffersKeepTheirSize(t *testing.T) {
 		for _, b := range pool.mu.free {
 			if cap(*b) != pool.size {
 				t.Errorf("a frame buffer of %d bytes has grown to %d", pool.size, cap(*b))
+			}
+		}
+		w.stop()
+	})
+}
+
+// Batches that come back are used again, however many events are sent between the records.
+func TestEventsTakeNoBatchOutOfCirculation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLocal(t, worldConfig{memory: 64 << 20})
+		x, g := w.writer(0, 1), w.gate(0, 1)
+		burst := func() (batches []*element.Batch[rec]) {
+			for i := range 2 {
+				if err := errors.Join(x.Add(0, rec{Key: uint64(i)}, 0), x.Flush()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var ins []Input[rec]
+			for range 2 {
+				in, err := g.next()
+				if err != nil || in.Batch == nil {
+					t.Fatal(in, err)
+				}
+				ins = append(ins, in)
+			}
+			for _, in := range ins {
+				batches = append(batches, in.Batch)
+				g.Release(in)
+			}
+			return batches
+		}
+		known := append(burst(), burst()...) // the producer keeps one at hand
+		for range 5 {
+			for _, k := range []element.Kind{element.Idle, element.Watermark} {
+				if err := errors.Join(x.Broadcast(element.Event{Kind: k, Time: 7}), x.Flush()); err != nil {
+					t.Fatal(err)
+				}
+				if in, err := g.next(); err != nil || in.Event.Kind != k {
+					t.Fatal(in, err)
+				}
+			}
+		}
+		for _, b := range burst() {
+			if !slices.Contains(known, b) {
+				t.Error("a batch was allocated while empty ones had come back")
 			}
 		}
 		w.stop()
