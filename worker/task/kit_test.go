@@ -32,6 +32,7 @@ type counted[T any] struct {
 	poll      func(ctx context.Context, i int) error // before each record; may block
 	bad       func(i int) error                      // the record cannot be decoded
 	openErr   error
+	assignErr error
 }
 
 func (s *counted[T]) Bounded() bool { return !s.endless }
@@ -82,6 +83,9 @@ type countedReader[T any] struct {
 type countedSplit struct{ next, end int }
 
 func (r *countedReader[T]) Assign(splits []connector.Split) error {
+	if r.s.assignErr != nil {
+		return r.s.assignErr
+	}
 	for _, sp := range splits {
 		var c countedSplit
 		if _, err := fmt.Sscanf(string(sp.Data), "%d %d", &c.next, &c.end); err != nil {

@@ -401,6 +401,25 @@ func TestPollErrorsFailTheAttempt(t *testing.T) {
 	}
 }
 
+// Wherever a source says that trying again cannot help, the failure is fatal, and no policy skips it.
+func TestWhatASourceCallsFatalIsFatal(t *testing.T) {
+	never := connector.Fatal(errTest)
+	for name, breaks := range map[string]func(src *counted[int]){
+		"open":   func(src *counted[int]) { src.openErr = never },
+		"assign": func(src *counted[int]) { src.assignErr = never },
+		"poll":   func(src *counted[int]) { src.poll = func(context.Context, int) error { return never } },
+		"record": func(src *counted[int]) { src.bad = func(int) error { return never } },
+	} {
+		src := ints(100)
+		breaks(src)
+		j := newJob(t)
+		j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{OnError: SkipOnError})), "out", NewSink(&collected[int]{}))
+		if f := failed(t, j); f.Kind != jobpb.FailureKind_FAILURE_FATAL || f.Operator != "src" {
+			t.Errorf("%s: %v of %q: %s", name, f.Kind, f.Operator, f.Message)
+		}
+	}
+}
+
 // A connector that mixes up its own cancelled context with ours must not look like a cancelled attempt.
 func TestAForeignCancellationIsAFailure(t *testing.T) {
 	src := ints(100)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
@@ -68,7 +67,7 @@ func (h *sourceHead[T]) pollOnce() error {
 	if h.poll.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(h.poll.ctx))) {
 		return h.rt.Ctx.Err()
 	}
-	return &fault.Fault{Kind: jobpb.FailureKind_FAILURE_USER, Code: fault.CodeSource, Operator: h.rt.Task.Operator, Err: fmt.Errorf("poll: %w", err)}
+	return fault.Of(fmt.Errorf("poll: %w", err), fault.CodeSource, h.rt.Task.Operator)
 }
 
 // renewPoll replaces the context of polls after a letter has ended it.
@@ -204,11 +203,13 @@ func (h *sourceHead[T]) say() error {
 func (h *sourceHead[T]) recordError(e *connector.RecordError) error {
 	err := fmt.Errorf("record cannot be read: %w", e.Err)
 	position := h.describe(e.Split, e.Pos)
-	if h.opts.OnError == SkipOnError {
+	if h.opts.OnError == SkipOnError && !connector.IsFatal(err) {
 		h.rt.skipAt(err, position)
 		return nil
 	}
-	return &fault.Fault{Kind: jobpb.FailureKind_FAILURE_USER, Code: fault.CodeRecord, Operator: h.rt.Task.Operator, Position: position, Err: err}
+	f := *fault.Of(err, fault.CodeRecord, h.rt.Task.Operator)
+	f.Position = position
+	return &f
 }
 
 func (h *sourceHead[T]) position() string {

@@ -29,10 +29,9 @@ func (h *sourceHead[T]) assigned(a *taskpb.AssignSplits) error {
 	h.asked, h.given = time.Time{}, now
 	if len(fresh) > 0 {
 		if err := h.rd.Assign(splitsOf(fresh)); err != nil {
-			return &fault.Fault{
-				Kind: jobpb.FailureKind_FAILURE_USER, Code: fault.CodeSource, Operator: h.rt.Task.Operator,
-				Position: "split " + fresh[0].Id, Err: fmt.Errorf("assign splits: %w", err),
-			}
+			f := *fault.Of(fmt.Errorf("assign splits: %w", err), fault.CodeSource, h.rt.Task.Operator)
+			f.Position = "split " + fresh[0].Id
+			return &f
 		}
 		h.dry = false
 	}
