@@ -16,18 +16,22 @@ func (p *Pipeline) fault(code, where, message string, hints ...string) {
 	p.diags = append(p.diags, &jobpb.Diagnostic{Code: code, Message: message, Where: where, Hints: hints})
 }
 
-// typeFault records a type that cannot be a key, or cannot be encoded.
+// typeFault records a type that cannot be a key, or cannot be encoded: once, at the first place that has it.
 func (p *Pipeline) typeFault(where string, err error) {
-	t, ok := errors.AsType[*codec.TypeError](err)
-	if !ok {
-		p.fault(codec.CodeNoCodec, where, err.Error())
-		return
-	}
+	code, message := codec.CodeNoCodec, err.Error()
 	var hints []string
-	if t.Hint != "" {
-		hints = append(hints, t.Hint)
+	if t, ok := errors.AsType[*codec.TypeError](err); ok {
+		code, message = t.Code, t.Path+": "+t.Reason
+		if t.Hint != "" {
+			hints = append(hints, t.Hint)
+		}
 	}
-	p.fault(t.Code, where, t.Path+": "+t.Reason, hints...)
+	for _, d := range p.diags {
+		if d.Code == code && d.Message == message {
+			return
+		}
+	}
+	p.fault(code, where, message, hints...)
 }
 
 // compiled is a codec, or the reason why there is none.
@@ -47,7 +51,11 @@ func codecOf[T any](p *Pipeline) (*codec.Codec[T], error) {
 	return c, err
 }
 
-const facade = "github.com/sluiceio/sluice/flow."
+// ours reports whether a function belongs to this package or its test kit, so that a place in it means nothing to a user.
+func ours(function string) bool {
+	return strings.HasPrefix(function, "github.com/sluiceio/sluice/flow.") ||
+		strings.HasPrefix(function, "github.com/sluiceio/sluice/flow/flowtest.")
+}
 
 // caller is the place in the user's source that called this package: directory, file and line of the first frame outside it.
 func caller() string {
@@ -55,7 +63,7 @@ func caller() string {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		f, more := frames.Next()
-		if !strings.HasPrefix(f.Function, facade) {
+		if !ours(f.Function) {
 			return place(f.File, f.Line)
 		}
 		if !more {
@@ -74,7 +82,7 @@ func panicPlace() string {
 		switch {
 		case strings.HasPrefix(f.Function, "runtime."):
 			inPanic = inPanic || f.Function == "runtime.gopanic"
-		case inPanic && !strings.HasPrefix(f.Function, facade):
+		case inPanic && !ours(f.Function):
 			return place(f.File, f.Line)
 		}
 		if !more {

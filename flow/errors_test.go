@@ -110,6 +110,13 @@ var faults = map[string]struct {
 	"side output of an operator that has none": {
 		func(p *flow.Pipeline) { p.Of("a", 1).Map(double).SideOutput(tag).To("late", drop[int]()) },
 		"E018", "side output", "LateTo"},
+	"side output read as two types": {
+		func(p *flow.Pipeline) {
+			s := p.Of("a", 1).Process(func() *splitter { return &splitter{} })
+			s.SideOutput(flow.NewTag[int]("side")).To("ints", drop[int]())
+			s.SideOutput(flow.NewTag[string]("side")).To("texts", drop[string]())
+			s.To("out", drop[int]())
+		}, "E018", "side", "one tag"},
 	"window without a size": {
 		func(p *flow.Pipeline) {
 			p.Of("a", 1).KeyBy(self).Window(flow.Tumbling(0)).Count().To("out", drop[flow.Windowed[int, int64]]())

@@ -208,7 +208,7 @@ func TestAFailedRunPrintsTheRootCause(t *testing.T) {
 	if code != launch.ExitFailed {
 		t.Errorf("exit %d", code)
 	}
-	for _, want := range []string{"error E051: panic: runtime error: integer divide by zero", "record: ", "value 1", "stack:\n", "modes_test.go:", "attempt 1"} {
+	for _, want := range []string{"error E051: panic: runtime error: integer divide by zero", "operator: divide[", "record: ", "value 1", "stack:\n", "modes_test.go:", "attempt 1"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("no %q in\n%s", want, stderr)
 		}

@@ -59,7 +59,7 @@ func TestSourcesAreReplaced(t *testing.T) {
 func TestPlanErrorsAreReturned(t *testing.T) {
 	err := flowtest.Try(t, &config{}, build, flowtest.Source("elsewhere", 1), flowtest.Sink[flow.KV[string, int64]]("counts"))
 	plan, ok := errors.AsType[*flow.PlanError](err)
-	if !ok || !plan.Has("E018") {
+	if !ok || !plan.Has("E018") || !strings.Contains(err.Error(), "at flowtest/run_test.go:") {
 		t.Errorf("error is %v", err)
 	}
 	err = flowtest.Try(t, &config{}, build, flowtest.Setting("no.such", "1"), flowtest.Sink[flow.KV[string, int64]]("counts"))
