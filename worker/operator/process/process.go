@@ -47,7 +47,7 @@ func (c *Ctx[Out]) Emit(v Out) { c.out(v) }
 func (c *Ctx[Out]) EmitAt(v Out, t element.Time) { emitAt(c.rt, c.out, v, t) }
 
 // Side emits v to the side output of this name, with the time of the record in flight.
-func (c *Ctx[Out]) Side[S any](name string, v S) { side(c.sides, name, v) }
+func (c *Ctx[Out]) Side[S any](name string, v S) { side(c.rt, c.sides, name, v) }
 
 // Timestamp is the time of the record in flight.
 func (c *Ctx[Out]) Timestamp() element.Time { return c.rt.At }

@@ -115,6 +115,22 @@ func TestSideOutputsWithoutAReaderDrop(t *testing.T) {
 	}
 }
 
+func TestASideOutputThatIsReadAsAnotherTypeFailsTheJob(t *testing.T) {
+	h := operatortest.New(t, stage(func(*setup) (fn, error) {
+		return func(c *ctx, v int) error { c.Side("side", v); return nil }, nil
+	}, process.Options{Sides: []process.Side{process.SideOf[string]("side")}}))
+	h.Push(t, 1, 0)
+	err := h.Runtime.Err()
+	if !connector.IsFatal(err) {
+		t.Fatalf("error is %v: records were dropped that somebody reads", err)
+	}
+	for _, say := range []string{`"side"`, "int", "string"} {
+		if !strings.Contains(err.Error(), say) {
+			t.Errorf("error %q does not say %s", err, say)
+		}
+	}
+}
+
 func TestProcessAllocatesNothingPerRecord(t *testing.T) {
 	h := operatortest.New(t, stage(func(*setup) (fn, error) {
 		return func(c *ctx, v int) error { c.Emit("x"); c.EmitAt("y", 1); return nil }, nil

@@ -1,6 +1,10 @@
 package process
 
 import (
+	"fmt"
+	"reflect"
+
+	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/task"
@@ -47,8 +51,9 @@ func (o Options) open(rt *task.Runtime) (sides, error) {
 	return all, nil
 }
 
-// side emits to the side output of that name and type; without a reader it drops.
-func side[S any](all sides, name string, v S) {
+// side emits to the side output of that name; without a reader it drops. A reader of another type gets nothing that it
+// waits for, which is a fault of the job.
+func side[S any](rt *task.Runtime, all sides, name string, v S) {
 	for i := range all {
 		if all[i].name != name {
 			continue
@@ -57,6 +62,9 @@ func side[S any](all sides, name string, v S) {
 			push(v)
 			return
 		}
+		rt.Fail(connector.Fatal(fmt.Errorf("side output %q: the operator emits %v, its reader takes %v",
+			name, reflect.TypeFor[S](), reflect.TypeOf(all[i].push).In(0))))
+		return
 	}
 }
 
