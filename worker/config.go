@@ -3,11 +3,15 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/wire"
 )
 
@@ -34,6 +38,9 @@ type Config struct {
 	// Slots is how many subtasks of one chain may run here at a time. Memory in bytes is shared by the slots evenly.
 	Slots  int
 	Memory int64
+	// Settings of the engine for jobs that say nothing of them, on the command line or in code; by name, and only such as
+	// a task process obeys by itself.
+	Settings map[string]string
 	// Zone names the failure domain, shown and used to spread copies; may be empty.
 	Zone string
 
@@ -110,9 +117,6 @@ func DefaultConfig() Config {
 	}
 }
 
-// minSlotMemory is what a slot needs for the runtime alone, in bytes.
-const minSlotMemory = 32 << 20
-
 // Validate reports every fault at once.
 func (c Config) Validate() error {
 	var faults []error
@@ -123,8 +127,8 @@ func (c Config) Validate() error {
 	c.checkAddresses(fault)
 	if c.Slots < 1 {
 		fault("slots %d: must be positive", c.Slots)
-	} else if c.Memory < int64(c.Slots)*minSlotMemory {
-		fault("memory %d bytes: at least %d for each of %d slots", c.Memory, minSlotMemory, c.Slots)
+	} else {
+		c.checkSettings(fault)
 	}
 	c.checkTimes(fault)
 	if c.ArtifactBytes < 1 || c.LogBytes < 1 {
@@ -169,6 +173,29 @@ func (c Config) checkAddresses(fault func(string, ...any)) {
 	}
 	for _, addr := range c.Join {
 		check("join", addr)
+	}
+}
+
+// checkSettings also finds out whether the memory suffices: a task process may hold a single slot.
+func (c Config) checkSettings(fault func(string, ...any)) {
+	sound := true
+	for _, p := range setting.Check(c.Settings) {
+		if !p.Warning() {
+			sound = false
+			fault("%s: %s", p.Message, strings.Join(p.Hints, "; "))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Settings)) {
+		if s, known := setting.Lookup(name); known && !s.Process {
+			sound = false
+			fault("setting %s: the job decides it, not a worker", name)
+		}
+	}
+	if !sound {
+		return
+	}
+	if _, err := setting.Divide(c.slotMemory(), setting.Values(c.Settings)); err != nil {
+		fault("memory %s for %d slots: %w", setting.Size(c.Memory), c.Slots, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -57,6 +58,7 @@ func (a *agent) deploy(d *taskpb.Deployment) {
 		})
 		return
 	}
+	d.Settings = setting.Merge(d.Settings, a.cfg.Settings) // what the job says goes before what the worker says
 	key := processKey{d.Job, d.Process}
 	p, at := a.table.ensure(key, func() *taskProcess { return newTaskProcess(a, d) })
 	switch at {

@@ -205,6 +205,25 @@ func TestTheEnvironmentOfATaskProcessIsClean(t *testing.T) {
 	}
 }
 
+func TestSettingsOfTheJobGoBeforeThoseOfTheWorker(t *testing.T) {
+	c := newCoordinator(t)
+	cfg := testConfig(t, c)
+	cfg.Settings = map[string]string{"buffer.timeout": "5ms", "network.memory": "20%"}
+	startWorker(t, cfg)
+	s := c.session()
+	d := deployment("job-1", 7, c.tiny(), "run", "settings")
+	d.Settings = map[string]string{"buffer.timeout": "1ms", "restart": "none"}
+	running(t, s, cfg, d)
+	s.order(release("job-1", 7))
+	s.exit(7)
+	out := outputOf(t, cfg, "job-1", 7)
+	for _, want := range []string{"setting buffer.timeout is 1ms\n", "setting network.memory is 20%\n", "setting restart is none\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("lacks %q:\n%s", want, out)
+		}
+	}
+}
+
 func TestABinaryThatIsNoJobIsE042(t *testing.T) {
 	for name, script := range map[string]string{
 		"ends at once":        "echo usage: tool FILE >&2; exit 2",

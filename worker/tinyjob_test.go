@@ -169,6 +169,10 @@ func (j *tiny) deploy(d *taskpb.Deployment) {
 		}
 		dir, _ := os.Getwd()
 		fmt.Println("PWD is", dir)
+	case "settings":
+		for name, value := range d.Settings {
+			fmt.Printf("setting %s is %s\n", name, value)
+		}
 	case "print":
 		n, _ := strconv.Atoi(d.Spec.Params["lines"])
 		for i := range n {

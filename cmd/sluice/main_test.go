@@ -216,7 +216,8 @@ func TestAddressesComeFromFlagThenEnvironmentThenContextThenDev(t *testing.T) {
 
 func TestConfigFileFillsWhatWasNotSaid(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "worker.conf")
-	content := "# a worker\nslots = 7\n\nmemory=3GiB\nzone = from file\njoin = 127.0.0.1:1,127.0.0.1:2\n"
+	content := "# a worker\nslots = 7\n\nmemory=3GiB\nzone = from file\njoin = 127.0.0.1:1,127.0.0.1:2\n" +
+		"set = network.memory=20%\nset = buffer.timeout=5ms\n"
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,8 @@ func TestConfigFileFillsWhatWasNotSaid(t *testing.T) {
 	if err := fromFile(c.Flags(), path); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"slots": "7", "memory": "3GiB", "zone": "from flag", "join": "[127.0.0.1:1,127.0.0.1:2]"} {
+	for name, want := range map[string]string{"slots": "7", "memory": "3GiB", "zone": "from flag", "join": "[127.0.0.1:1,127.0.0.1:2]",
+		"set": "[network.memory=20%,buffer.timeout=5ms]"} {
 		if got := c.Flags().Lookup(name).Value.String(); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}

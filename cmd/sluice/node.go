@@ -75,7 +75,11 @@ func (a *app) workerVerb() *cobra.Command {
 	f.IntVar(&cfg.Slots, "slots", cfg.Slots, "subtasks of one chain that may run here at a time")
 	f.Var((*bytesValue)(&cfg.Memory), "memory", "memory for the task processes, shared by the slots, for example 8GiB")
 	f.StringVar(&cfg.Zone, "zone", "", "failure domain, for spreading copies")
-	c.RunE = a.daemon(&common, func(ctx context.Context) error {
+	settings := f.StringArray("set", nil, "setting of the engine for jobs that do not say it, name=value; may be repeated")
+	c.RunE = a.daemon(&common, func(ctx context.Context) (err error) {
+		if cfg.Settings, err = pairs("--set", *settings); err != nil {
+			return err
+		}
 		cfg.Policy.Insecure = a.flags.insecure
 		return cluster.RunWorker(ctx, a.node(&common), cfg)
 	})
@@ -102,6 +106,8 @@ func fromFile(flags *pflag.FlagSet, path string) (err error) {
 		return ops.Usagef("--config FILE", "%w", err)
 	}
 	defer file.Close() // only read
+	given := map[string]bool{}
+	flags.Visit(func(f *pflag.Flag) { given[f.Name] = true })
 	var errs []error
 	lines := bufio.NewScanner(file)
 	for n := 1; lines.Scan(); n++ {
@@ -109,7 +115,7 @@ func fromFile(flags *pflag.FlagSet, path string) (err error) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		if err := setLine(flags, line); err != nil {
+		if err := setLine(flags, given, line); err != nil {
 			errs = append(errs, fmt.Errorf("line %d: %w", n, err))
 		}
 	}
@@ -119,7 +125,8 @@ func fromFile(flags *pflag.FlagSet, path string) (err error) {
 	return nil
 }
 
-func setLine(flags *pflag.FlagSet, line string) error {
+// setLine sets a flag unless it was given elsewhere. A flag that may be repeated may have several lines.
+func setLine(flags *pflag.FlagSet, given map[string]bool, line string) error {
 	name, value, ok := strings.Cut(line, "=")
 	if !ok {
 		return fmt.Errorf("%q has no =", line)
@@ -129,7 +136,7 @@ func setLine(flags *pflag.FlagSet, line string) error {
 	if f == nil || name == "config" || name == "help" {
 		return fmt.Errorf("unknown name %q", name)
 	}
-	if f.Changed {
+	if given[name] {
 		return nil
 	}
 	return flags.Set(name, value)

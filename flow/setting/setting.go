@@ -42,6 +42,8 @@ type Setting struct {
 	Doc     string
 	// Later: this release accepts the value and does nothing with it.
 	Later bool
+	// Process: every task process obeys it by itself, so a worker may have a value of its own for jobs that say none.
+	Process bool
 
 	check func(value string) error
 }
@@ -57,10 +59,10 @@ var list = []Setting{
 	{Name: CheckpointKeep, Type: "count", Default: "3", Doc: "completed checkpoints that are kept", Later: true, check: checkCount(1, 1000)},
 	{Name: CheckpointDir, Type: "directory", Doc: "where checkpoints are stored; without it the workers' own disks", Later: true, check: checkAny},
 	{Name: Restore, Type: "none, latest or a savepoint", Default: "none", Doc: "what a new job starts from", Later: true, check: checkText},
-	{Name: StateMemory, Type: "size or percent", Default: "35%", Doc: "memory of a task process for keyed state", Later: true, check: checkSize},
-	{Name: BatchMemory, Type: "size or percent", Default: "25%", Doc: "memory of a task process for joins and sorts", Later: true, check: checkSize},
-	{Name: NetworkMemory, Type: "size or percent", Default: "10%", Doc: "memory of a task process for buffers between subtasks; at least 32MiB", check: checkSize},
-	{Name: BufferTimeout, Type: "duration", Default: "2ms", Doc: "time after which a buffer is sent although it is not full; 0 sends after each batch", check: checkDuration(0)},
+	{Name: StateMemory, Type: "size or percent", Default: "35%", Doc: "memory of a task process for keyed state", Later: true, Process: true, check: checkSize},
+	{Name: BatchMemory, Type: "size or percent", Default: "25%", Doc: "memory of a task process for joins and sorts", Later: true, Process: true, check: checkSize},
+	{Name: NetworkMemory, Type: "size or percent", Default: "10%", Doc: "memory of a task process for buffers between subtasks; at least 32MiB", Process: true, check: checkSize},
+	{Name: BufferTimeout, Type: "duration", Default: "2ms", Doc: "time after which a buffer is sent although it is not full; 0 sends after each batch", Process: true, check: checkDuration(0)},
 	{Name: RestartStrategy, Type: "strategy", Default: DefaultRestart, Doc: "none, fixed(n,delay), rate(n,window,delay) or exponential(initial,max,factor,jitter,reset,n); an embedded run takes none", check: checkRestart},
 }
 

@@ -108,7 +108,7 @@ var table = []rule{
 		external: []string{protobuf, grpc, hclog, sys, "github.com/hashicorp/raft", "github.com/hashicorp/raft-boltdb", "go.etcd.io/bbolt", "github.com/prometheus/client_golang"},
 		why:      "the Raft node drives the pure packages; user code never runs in it, so never flow, launch, worker or shuffle"},
 	{room: []string{"worker", "worker/..."}, // after worker/{state,task,operator}: the agent
-		project:  join(leaves, []string{"shuffle", "shuffle/...", "snapshot", "snapshot/...", "proto/..."}),
+		project:  join(leaves, []string{"flow/setting", "shuffle", "shuffle/...", "snapshot", "snapshot/...", "proto/..."}),
 		external: []string{protobuf, grpc, hclog, sys, compress, "github.com/prometheus/client_golang"},
 		why:      "the agent must survive whatever a job does, so it links no task runtime, no operator, no state; and it meets the coordinator in proto only"},
 	{room: []string{"examples/..."}, project: []string{"flow", "flow/...", "connector", "connector/*"}, external: []string{"github.com/parquet-go/parquet-go"}, siblings: apart,
