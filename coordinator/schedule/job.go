@@ -132,6 +132,10 @@ func (l *Leader) ended(j *job) {
 	l.unwait(j)
 	delete(l.unplanned, j.id)
 	delete(l.vain, jobLane+j.id)
+	delete(l.vain, reportLane+j.id)
+	for operator := range j.sources { // any order: entries of a map
+		delete(l.vain, splitKey(j, operator))
+	}
 	delete(l.jobs, j.id)
 	delete(l.dirty, j.id)
 }

@@ -88,7 +88,7 @@ func (l *Leader) splits(j *job, facts *state.Job, src *state.Source) {
 			next++
 		}
 	}
-	key := splitKey(j, src)
+	key := splitKey(j, src.Operator())
 	if len(assign) == 0 || l.busy(key) {
 		return
 	}
@@ -97,8 +97,8 @@ func (l *Leader) splits(j *job, facts *state.Job, src *state.Source) {
 	}}}, &flight{job: j.id})
 }
 
-func splitKey(j *job, src *state.Source) string {
-	return fmt.Sprintf("%s%s/%d", splitLane, j.id, src.Operator())
+func splitKey(j *job, operator int32) string {
+	return fmt.Sprintf("%s%s/%d", splitLane, j.id, operator)
 }
 
 // answer sends a reader what it does not have yet, or the end. It reports false if there is nothing to say.
@@ -138,7 +138,7 @@ func share(facts *state.Job, src *state.Source, index int32, free int) int {
 
 // addSplits brings the oldest discovery into the facts.
 func (l *Leader) addSplits(j *job, facts *state.Job, src *state.Source, s *source) {
-	for len(s.found) > 0 && !l.busy(splitKey(j, src)) {
+	for len(s.found) > 0 && !l.busy(splitKey(j, src.Operator())) {
 		f := s.found[0]
 		f.d = beyond(f.d, int32(src.Len()))
 		if f.d.RegionEpoch != src.RegionEpoch() || src.Complete() || len(f.d.Splits) == 0 && !f.d.End {
@@ -152,7 +152,7 @@ func (l *Leader) addSplits(j *job, facts *state.Job, src *state.Source, s *sourc
 					Operator: facts.Plan().Graph.Operators[src.Operator()].Id}).Bounded()}}}, &flight{})
 			return
 		}
-		l.propose(splitKey(j, src), &commandpb.Command{Command: &commandpb.Command_AddSplits{AddSplits: &commandpb.AddSplits{
+		l.propose(splitKey(j, src.Operator()), &commandpb.Command{Command: &commandpb.Command_AddSplits{AddSplits: &commandpb.AddSplits{
 			Job: j.id, JobEpoch: facts.Epoch(), Operator: src.Operator(), RegionEpoch: f.d.RegionEpoch, Offset: f.d.Offset, Splits: f.d.Splits, End: f.d.End,
 		}}}, &flight{job: j.id})
 	}
