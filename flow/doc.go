@@ -30,7 +30,7 @@
 // value of it.
 //
 // A method of Stream[T] never mentions a stream whose element type is built from T (Stream[[]T], Stream[KV[K,T]]): Go
-// rejects that as an instantiation cycle. Such operators are functions of this package, to be chained by Then.
+// rejects that as an instantiation cycle. Such transforms are functions, chained by Then.
 //
 // Functions given to operators are shared by all subtasks of a process and must not write what they capture; MapWith and
 // Process make one instance per subtask. Records are shared, too, when a stream branches: a function must not change

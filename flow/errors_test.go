@@ -34,6 +34,12 @@ func (endless[T]) OpenReader(context.Context, *flow.Task) (flow.Reader[T], error
 
 type hidden struct{ secret int }
 
+type splitter struct{}
+
+func (splitter) Open(*flow.OpSetup[int]) error       { return nil }
+func (splitter) Process(*flow.OpCtx[int], int) error { return nil }
+func newSplitter() splitter                          { return splitter{} }
+
 type refuses struct{}
 
 func (refuses) Open(*flow.OpSetup[int]) error       { return errors.New("not today") }
@@ -112,7 +118,7 @@ var faults = map[string]struct {
 		"E018", "side output", "LateTo"},
 	"side output read as two types": {
 		func(p *flow.Pipeline) {
-			s := p.Of("a", 1).Process(func() *splitter { return &splitter{} })
+			s := p.Of("a", 1).Process(newSplitter)
 			s.SideOutput(flow.NewTag[int]("side")).To("ints", drop[int]())
 			s.SideOutput(flow.NewTag[string]("side")).To("texts", drop[string]())
 			s.To("out", drop[int]())

@@ -381,3 +381,93 @@ func TestManyMoreSubtasksThanCoresRun(t *testing.T) {
 		t.Errorf("status %v, failure %v, error %v", job.GetStatus(), job.GetFailure(), err)
 	}
 }
+
+// trickle is an endless source that has three records for now.
+type trickle struct{ endless[int] }
+
+func (trickle) OpenEnumerator(context.Context, int, []byte) (flow.Enumerator, error) {
+	return &timedSplits{n: 1}, nil
+}
+func (trickle) OpenReader(context.Context, *flow.Task) (flow.Reader[int], error) {
+	return &trickleReader{}, nil
+}
+
+type trickleReader struct {
+	timedReader
+	sent bool
+}
+
+func (r *trickleReader) Assign(splits []flow.Split) error {
+	r.open = append(r.open, len(splits))
+	return nil
+}
+
+func (r *trickleReader) Poll(ctx context.Context, out *flow.Records[int]) error {
+	switch {
+	case len(r.open) == 0:
+		return io.EOF
+	case r.sent:
+		<-ctx.Done()
+		return nil
+	}
+	r.sent = true
+	for _, v := range []int{7, 7, 8} {
+		out.Add(0, v, 0, 0)
+	}
+	return nil
+}
+
+// feed is a sink that hands every record to a test.
+type feed[T any] struct{ to chan<- T }
+
+func (f feed[T]) Guarantee() flow.Guarantee { return flow.AtLeastOnce }
+func (f feed[T]) OpenWriter(context.Context, *flow.Task, [][]byte) (flow.Writer[T], error) {
+	return feedWriter[T]{to: f.to}, nil
+}
+
+type feedWriter[T any] struct {
+	lineWriter[T]
+	to chan<- T
+}
+
+func (f feedWriter[T]) Write(_ context.Context, v T, _ flow.Time) error {
+	f.to <- v
+	return nil
+}
+
+func TestUnboundedAggregatesEmitEveryUpdateWithoutWaitingForMore(t *testing.T) {
+	updates := make(chan flow.KV[int, int64], 3)
+	ctx, cancel := context.WithCancel(t.Context())
+	p, err := flow.Build("updates", &flow.NoConfig{}, func(p *flow.Pipeline, _ *flow.NoConfig) error {
+		p.From("in", trickle{}).KeyBy(self).Count().ID("count").To("out", feed[flow.KV[int, int64]]{updates})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog, err := p.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[flow.KV[int, int64]]bool{}
+	g := run.NewGroup(t.Context(), "test")
+	g.Go("read", func(ctx context.Context) error {
+		defer cancel()
+		for range 3 {
+			got[<-updates] = true
+		}
+		return nil
+	})
+	job, err := launch.Embed(ctx, prog, launch.Embedding{Name: "updates"})
+	if err != nil || job.Status != jobpb.JobStatus_JOB_CANCELLED {
+		t.Errorf("status %v, failure %v, error %v", job.GetStatus(), job.GetFailure(), err)
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []flow.KV[int, int64]{{Key: 7, Value: 1}, {Key: 7, Value: 2}, {Key: 8, Value: 1}} {
+		if !got[want] {
+			t.Errorf("no update %v in %v", want, got)
+		}
+	}
+}

@@ -27,23 +27,29 @@ func sideOutput[S any](p *Pipeline, n *node, name string) {
 // SideOutput is what the operator that produced s emits under tag, as by Ctx.Side or LateTo. Its records keep their times. It
 // belongs to the operator: ID, Parallelism, OnError and SlotGroup cannot be set on it.
 func (s Stream[T]) SideOutput[S any](tag Tag[S]) Stream[S] {
-	if s.n.op.Kind != "process" && !s.n.hasSide(tag.name) {
+	known, is := s.n.side(tag.name)
+	if s.n.op.Kind != "process" && !is {
 		s.p.fault("E018", caller(), fmt.Sprintf("%s (%s) has no side output %q", s.n.op.Id, s.n.op.Kind, tag.name),
 			"side outputs come from Process (Ctx.Side) and from windows (LateTo)")
 	}
-	if !s.n.hasSide(tag.name) {
+	if _, same := known.open.(process.SideOf[S]); is && !same {
+		s.p.fault("E018", caller(), fmt.Sprintf("side output %q of %s is read as two types", tag.name, s.n.op.Id),
+			"emit and read it by one tag, and give side outputs of different types different names")
+	}
+	if !is {
 		sideOutput[S](s.p, s.n, tag.name)
 	}
 	return Stream[S]{p: s.p, n: s.n, port: tag.name}
 }
 
-func (n *node) hasSide(name string) bool {
+// side is the side output of this name, if n has one.
+func (n *node) side(name string) (s side, is bool) {
 	for _, s := range n.sides {
 		if s.name == name {
-			return true
+			return s, true
 		}
 	}
-	return false
+	return s, false
 }
 
 // processOptions are what the stage of a processor gets from its modifiers.

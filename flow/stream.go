@@ -195,7 +195,7 @@ func (s Stream[T]) Union(others ...Stream[T]) Stream[T] {
 	return derive[T](s.p, n)
 }
 
-// Then applies f: it keeps a chain fluent across transforms of your own and across functions of this package.
+// Then applies f: it keeps a chain fluent across transforms of your own.
 func (s Stream[T]) Then[U any](f func(Stream[T]) Stream[U]) Stream[U] { return f(s) }
 
 // KeyBy partitions s by the key that f takes from a record: all records of one key meet in one subtask. Keys are
