@@ -53,6 +53,17 @@ func jobName(path string) string {
 	return strings.TrimLeft(name, "-_.")
 }
 
+// toolchain lets an older go command fetch the toolchain that this binary was built with: jobs need a recent one, and some
+// distributions switch fetching off. What the user says in the environment wins.
+func toolchain(lookup func(string) (string, bool), own string) []string {
+	const name = "GOTOOLCHAIN"
+	version, _, _ := strings.Cut(own, " ") // experiments follow
+	if _, said := lookup(name); said || !strings.HasPrefix(version, "go1.") {
+		return nil
+	}
+	return []string{name + "=" + version + "+auto"}
+}
+
 // build cross-compiles a package into a directory of its own.
 func build(ctx context.Context, s *Session, dir, target string) (*located, error) {
 	temp, err := os.MkdirTemp("", "sluice-build-")
@@ -63,7 +74,7 @@ func build(ctx context.Context, s *Session, dir, target string) (*located, error
 	out := filepath.Join(temp, jobName(dir))
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, ".")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch)
+	cmd.Env = append(os.Environ(), append(toolchain(os.LookupEnv, runtime.Version()), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch)...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	done := s.spinner("building " + dir + " for " + target)

@@ -120,6 +120,13 @@ func TestInterruptionIsNoFault(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		wantExit(t, List(ctx, r.Session, ListOptions{}), ExitInterrupted, "")
 	})
+	// A stream that is cut off says it by its own code.
+	for _, err := range []error{context.Canceled, status.Error(codes.Canceled, context.Canceled.Error())} {
+		var out bytes.Buffer
+		if exit := ReportError(&out, Table, err); exit != ExitInterrupted || out.String() != "error: interrupted\n" {
+			t.Errorf("%v: exit %d, said %q", err, exit, out.String())
+		}
+	}
 }
 
 func TestRefusalsAreFinalAndHaveTheirExitCode(t *testing.T) {

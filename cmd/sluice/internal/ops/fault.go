@@ -123,7 +123,7 @@ func explainOne(err error) *Fault {
 		}
 	}
 	switch {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), code == codes.Canceled:
 		return &Fault{Exit: ExitInterrupted, Err: errors.New("interrupted")}
 	case errors.Is(err, context.DeadlineExceeded):
 		code = codes.DeadlineExceeded

@@ -308,3 +308,20 @@ func TestPackageIsBuiltForTheClustersPlatform(t *testing.T) {
 		t.Error("the built program was left behind")
 	}
 }
+
+func TestPackageIsBuiltWithAToolchainThatCanBuildIt(t *testing.T) {
+	for _, c := range []struct {
+		said, own string
+		want      []string
+	}{
+		{"", "go1.27.3", []string{"GOTOOLCHAIN=go1.27.3+auto"}},
+		{"", "go1.27.3 X:nodwarf5", []string{"GOTOOLCHAIN=go1.27.3+auto"}},
+		{"", "devel go1.28-abc", nil},
+		{"local", "go1.27.3", nil},
+	} {
+		lookup := func(string) (string, bool) { return c.said, c.said != "" }
+		if got := toolchain(lookup, c.own); !slices.Equal(got, c.want) {
+			t.Errorf("said %q, built with %q: %v, want %v", c.said, c.own, got, c.want)
+		}
+	}
+}
