@@ -97,6 +97,15 @@ func (rt *Runtime) fail(err error, code string) {
 	rt.fault = &f
 }
 
+// Stopped is why nothing more should be emitted: an operator of the subtask has failed, or the attempt has to end. An
+// operator that has many records to emit at one event asks after each of them.
+func (rt *Runtime) Stopped() error {
+	if err := rt.Err(); err != nil {
+		return err
+	}
+	return rt.Ctx.Err()
+}
+
 // Err is the first error that any operator of the subtask has reported.
 func (c *Cursor) Err() error {
 	if c.fault == nil {

@@ -48,7 +48,7 @@ func Final[K comparable, In, Acc, Out any](a Aggregation[K, In, Acc, Out]) task.
 		o := &final[K, In, Acc, Out]{rolling: r, emit: func(k K) error {
 			rt.At = element.MaxTime
 			out(a.Result(k, *r.acc.Ref()))
-			return rt.Ctx.Err()
+			return rt.Stopped()
 		}}
 		return func(v In) { r.add(a.Key(v), v) }, o, nil
 	}

@@ -95,6 +95,14 @@ func TestFinalValuesComeAtTheEndAndLateForNoWindow(t *testing.T) {
 	})
 }
 
+func TestFinalValuesStopWhenTheAttemptDoes(t *testing.T) {
+	operatortest.StopsEmitting(t, keyed.Final(maxima()), func(push func(event, element.Time)) {
+		for k := range int64(100) {
+			push(event{k, 1}, 0)
+		}
+	})
+}
+
 func lists(clone func([]int64) ([]int64, error)) keyed.Aggregation[int64, event, []int64, []int64] {
 	return keyed.Aggregation[int64, event, []int64, []int64]{
 		Key:   func(e event) int64 { return e.Key },

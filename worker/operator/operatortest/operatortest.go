@@ -1,6 +1,8 @@
 package operatortest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -132,6 +134,39 @@ func compare[Out any](t testing.TB, after string, want, got []Stamped[Out], opts
 	}
 	if d := cmp.Diff(want, got, opts...); d != "" {
 		t.Fatalf("after %s: (-want +got)\n%s", after, d)
+	}
+}
+
+// StopsEmitting fails if the operator, at the end of its input, goes on to emit when the attempt has failed or was told to
+// stop: what many keys have to say may take longer than an attempt has for stopping. fill brings its state about.
+func StopsEmitting[In, Out any](t *testing.T, stage task.StageOf[In, Out], fill func(push func(v In, at element.Time))) {
+	t.Helper()
+	broken := errors.New("broken behind the operator")
+	for name, stop := range map[string]func(rt *task.Runtime, cancel func()){
+		"failed":  func(rt *task.Runtime, _ func()) { rt.Fail(broken) },
+		"stopped": func(_ *task.Runtime, cancel func()) { cancel() },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		rt, emitted := task.NewRuntime(ctx, Name), 0
+		push, op, err := stage(rt, func(Out) {
+			emitted++
+			stop(rt, cancel)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(func(v In, at element.Time) {
+			rt.At = at
+			push(v)
+		})
+		err = op.OnWatermark(element.MaxTime)
+		if emitted != 1 || !errors.Is(err, broken) && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: emitted %d times; error %v", name, emitted, err)
+		}
+		if err := op.Close(); err != nil {
+			t.Error(err)
+		}
+		cancel()
 	}
 }
 

@@ -156,7 +156,7 @@ func (o *keyedOperator[K, Out]) OnWatermark(t element.Time) error {
 			if err := o.hooks.ended(o.ctx); err != nil {
 				return err
 			}
-			return rt.Ctx.Err()
+			return rt.Stopped()
 		}); err != nil {
 			return err
 		}

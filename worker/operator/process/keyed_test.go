@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -116,6 +117,21 @@ func TestOnEndRunsOncePerKeyWithState(t *testing.T) {
 	if h.Runtime.Counters.StateBytes == 0 {
 		t.Error("the size of the state is not measured")
 	}
+}
+
+func TestOnEndStopsWhenTheAttemptDoes(t *testing.T) {
+	operatortest.StopsEmitting(t, keyedStage(func(s *keySetup) (keyFn, error) {
+		last := s.Value[int]("last")
+		s.OnEnd(func(c *keyCtx) error {
+			c.Emit(c.Key())
+			return nil
+		})
+		return func(_ *keyCtx, e event) error { last.Set(e.N); return nil }, nil
+	}), func(push func(event, element.Time)) {
+		for i := range 100 {
+			push(event{strconv.Itoa(i), 1}, 0)
+		}
+	})
 }
 
 func TestDescribeFindsDeclarationsAndTheirFaults(t *testing.T) {

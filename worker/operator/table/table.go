@@ -76,13 +76,16 @@ func (t *Table[K, V]) grow() {
 // Len is the number of keys.
 func (t *Table[K, V]) Len() int { return t.used }
 
-// Each calls f for every key, in an order that the hashes decide. f must not call Find or Clear.
-func (t *Table[K, V]) Each(f func(k K, v *V)) {
+// Each calls f for every key, in an order that the hashes decide, until f returns an error. f must not call Find or Clear.
+func (t *Table[K, V]) Each(f func(k K, v *V) error) error {
 	for i := range t.slots {
 		if s := &t.slots[i]; s.tag != 0 {
-			f(s.key, &s.val)
+			if err := f(s.key, &s.val); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // Clear forgets every key and keeps the memory, except that of a table which was mostly empty: then it was made for

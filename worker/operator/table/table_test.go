@@ -38,7 +38,9 @@ func TestTableIsAMap(t *testing.T) {
 			model[k]++
 		}
 		got := map[string]int{}
-		tab.Each(func(k string, v *int) { got[k] += *v })
+		if err := tab.Each(func(k string, v *int) error { got[k] += *v; return nil }); err != nil {
+			t.Fatal(err)
+		}
 		if !maps.Equal(got, model) || tab.Len() != len(model) {
 			t.Fatalf("table has %v (%d), want %v", got, tab.Len(), model)
 		}

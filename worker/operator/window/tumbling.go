@@ -117,10 +117,9 @@ func (o *tumbling[K, In, Acc, Out]) uncache() {
 func (o *tumbling[K, In, Acc, Out]) OnWatermark(t element.Time) error {
 	n := 0
 	for n < len(o.panes) && o.panes[n].win.Last() <= t {
-		if err := o.rt.Ctx.Err(); err != nil {
+		if err := o.fire(o.panes[n]); err != nil {
 			return err
 		}
-		o.fire(o.panes[n])
 		n++
 	}
 	if n == 0 {
@@ -131,18 +130,23 @@ func (o *tumbling[K, In, Acc, Out]) OnWatermark(t element.Time) error {
 	return nil
 }
 
-func (o *tumbling[K, In, Acc, Out]) fire(p pane[K, Acc]) {
+func (o *tumbling[K, In, Acc, Out]) fire(p pane[K, Acc]) error {
 	last := p.win.Last()
-	p.table.Each(func(k K, acc *Acc) {
+	err := p.table.Each(func(k K, acc *Acc) error {
 		o.rt.At = last
 		o.out(o.agg.Result(k, p.win, acc))
+		return o.rt.Stopped()
 	})
+	if err != nil {
+		return err
+	}
 	if o.spare != nil {
 		p.table.Release()
-		return
+		return nil
 	}
 	p.table.Clear()
 	o.spare = p.table
+	return nil
 }
 
 // Close drops the tables.

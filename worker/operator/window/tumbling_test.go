@@ -146,6 +146,14 @@ func TestLateRecordsAreCountedAndDropped(t *testing.T) {
 	}
 }
 
+func TestAWindowOfManyKeysStopsWhenTheAttemptDoes(t *testing.T) {
+	operatortest.StopsEmitting(t, window.Tumbling(win.Tumbling{Size: 10}, sums()), func(push func(event, element.Time)) {
+		for k := range int64(100) {
+			push(event{k, 1}, element.Time(k%20))
+		}
+	})
+}
+
 func TestAccumulatorsBeginWithNew(t *testing.T) {
 	agg := sums()
 	agg.New = func() int64 { return 100 }
