@@ -177,6 +177,7 @@ type sourceHead[T any] struct {
 	count  int64
 
 	finished int            // splits
+	ended    int            // splits below are finished for the clock, too
 	given    time.Time      // of the last answer
 	marks    *mark.Merger   // over unassigned and, one further, each split
 	newest   []element.Time // by split: largest time seen

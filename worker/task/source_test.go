@@ -232,6 +232,42 @@ func TestSplitsAreTakenOnceHoweverOftenTheyAreGiven(t *testing.T) {
 	}
 }
 
+// brief is an unbounded source with one record per split, whose reader says only that it has read everything it has.
+type brief struct{ counted[int] }
+
+func (b *brief) OpenReader(context.Context, *connector.Task) (connector.Reader[int], error) {
+	return &briefReader{countedReader[int]{s: &b.counted}}, nil
+}
+
+type briefReader struct{ countedReader[int] }
+
+func (r *briefReader) Poll(_ context.Context, out *connector.Records[int]) error {
+	for ; r.at < len(r.splits); r.at++ {
+		v := r.splits[r.at].next
+		out.Add(connector.SplitIndex(r.at), v, element.Time(10*v), 0)
+	}
+	return io.EOF
+}
+
+// io.EOF says that every split so far is finished. One that would stay in the minimum would stop the clock for ever.
+func TestSplitsReadToTheEndHoldNoClock(t *testing.T) {
+	h, _ := splitsHead(t, &brief{counted[int]{endless: true}}, SourceOptions[int]{Watermarks: WatermarksBounded})
+	for i, want := range []element.Time{-1, 9, 19} {
+		if err := h.assigned(&taskpb.AssignSplits{Offset: int32(i), Splits: splitsFrom(i, i+1)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.step(512); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.onTime(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.rt.watermark; got != want {
+			t.Errorf("after split %d: watermark %v, want %v", i, got, want)
+		}
+	}
+}
+
 func TestARequestForSplitsIsRepeatedUntilItIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := 3

@@ -45,6 +45,9 @@ func (h *sourceHead[T]) step(limit int) (progress, error) {
 	}
 	if eof {
 		h.dry, h.finished = true, h.have
+		for ; h.ended < h.have; h.ended++ { // the reader need not name each of them
+			h.marks.Finish(1+h.ended, element.MaxTime)
+		}
 	}
 	if h.dry && h.noMore {
 		p.state = ended
