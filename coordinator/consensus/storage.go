@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	boltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // Stores are the three stores of a Raft node.
@@ -57,7 +58,7 @@ func OpenStores(dir string, log hclog.Logger) (Stores, error) {
 			FreelistType:   bbolt.FreelistMapType,
 		},
 	})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return Stores{}, fmt.Errorf("open raft log %s: in use by another process", path)
 	}
 	if err != nil {

@@ -76,6 +76,3 @@ func (e *vecEdit[T]) push(x T) {
 }
 
 func (e *vecEdit[T]) at(i int) T { return e.v.at(i) }
-
-// changed reports whether the edit differs from what it began with.
-func (e *vecEdit[T]) changed() bool { return e.owned != nil }

@@ -25,7 +25,7 @@ type config struct {
 	Token    param.Secret  `flag:"token"`
 	Untagged string
 	Hook     func() `flag:"-"`
-	private  string //nolint:unused // must be left alone
+	private  string // must be left alone
 }
 
 func bind(t *testing.T, args ...string) (*config, param.Args, []*jobpb.Diagnostic) {
@@ -54,6 +54,9 @@ func TestFieldsTakeDefaultsAndFlags(t *testing.T) {
 	}
 	if !a.Switches["json"] || a.Settings["parallelism"] != "4" {
 		t.Errorf("switches and settings: %+v", a)
+	}
+	if cfg.private != "" {
+		t.Errorf("an unexported field was set to %q", cfg.private)
 	}
 }
 
