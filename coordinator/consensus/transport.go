@@ -234,6 +234,9 @@ func (s *streamLayer) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := conn.SetReadDeadline(time.Now().Add(firstByteLimit)); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	c := &acceptedConn{Conn: conn, layer: s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,9 +261,26 @@ func (s *streamLayer) Close() error {
 	return errors.Join(errs...)
 }
 
+// firstByteLimit is how long a peer may stay silent after it has connected. A peer connects when it has something to say,
+// and keeps the connection afterwards, so only strangers are cut off.
+const firstByteLimit = 10 * time.Second
+
+// acceptedConn is read by one goroutine.
 type acceptedConn struct {
 	net.Conn
 	layer *streamLayer
+	heard bool
+}
+
+func (c *acceptedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.heard {
+		c.heard = true
+		if lifted := c.SetReadDeadline(time.Time{}); err == nil {
+			err = lifted
+		}
+	}
+	return n, err
 }
 
 func (c *acceptedConn) Close() error {

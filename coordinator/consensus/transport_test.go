@@ -229,3 +229,52 @@ func TestFollowerThatIsBackGetsItsEntriesAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// pipes is a listener whose connections are made by hand.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) { return <-p, nil }
+func (p pipes) Close() error              { return nil }
+func (p pipes) Addr() net.Addr            { return address("pipes") }
+
+func TestASilentStrangerIsCutOffAndAQuietPeerIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, speaks := range []bool{false, true} {
+			l := make(pipes, 1)
+			layer := newStreamLayer(Network{Listener: l})
+			near, far := net.Pipe()
+			l <- near
+			c, err := layer.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := run.NewGroup(t.Context(), "peer")
+			g.Go("speak", func(context.Context) error {
+				<-time.After(firstByteLimit / 2)
+				if !speaks {
+					return nil
+				}
+				_, err := far.Write([]byte("a"))
+				<-time.After(time.Hour)
+				return errors.Join(err, far.Close())
+			})
+			start := time.Now()
+			b := make([]byte, 1)
+			n, err := c.Read(b)
+			if speaks != (n == 1 && err == nil) {
+				t.Errorf("speaks %v: read %d, %v", speaks, n, err)
+			}
+			if speaks {
+				if _, err := c.Read(b); !errors.Is(err, io.EOF) {
+					t.Errorf("a peer that is quiet for an hour and leaves ends as %v", err)
+				}
+			} else if took := time.Since(start); took != firstByteLimit {
+				t.Errorf("a silent one was cut off after %v", took)
+			}
+			if err := errors.Join(g.Wait(), layer.Close()); err != nil {
+				t.Error(err)
+			}
+			_ = far.Close()
+		}
+	})
+}
