@@ -86,7 +86,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	emit(gauge("worker_term", "Highest Raft term that this worker has obeyed."), float64(term))
 	emit(counter("worker_sessions_lost_total", "Sessions with a leader that ended."), float64(losses))
 	emit(counter("worker_stale_messages_total", "Messages of leaders of an older term, refused."), float64(a.counters.stale.Load()))
-	emit(gauge("worker_slots", "Slots of this worker."), float64(a.cfg.Slots))
+	emit(gauge("worker_slots_offered", "Slots of this worker; how many are used is the coordinators' sluice_worker_slots."), float64(a.cfg.Slots))
 	emit(gauge("worker_memory_bytes", "Memory that the slots share."), float64(a.cfg.Memory))
 	emit(gauge("worker_reports_pending", "Reports that no leader has committed yet."), float64(a.outbox.Pending()))
 	emit(gauge("worker_artifact_bytes", "Size of the cached job binaries."), float64(a.cache.Size()))

@@ -164,6 +164,10 @@ func (a *agent) search(ctx context.Context) bool {
 			a.log.Warn("session with the leader ended", "leader", addr, "error", err)
 			return true
 		}
+		if errors.Is(err, errForeign) {
+			a.log.Error("coordinator refused: restart this worker if its cluster was restored from the snapshot of another", "coordinator", addr, "error", err)
+			continue
+		}
 		a.log.Debug("coordinator does not take this worker", "coordinator", addr, "error", err)
 	}
 }

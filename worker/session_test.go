@@ -298,7 +298,7 @@ func TestReadinessFollowsTheSession(t *testing.T) {
 		t.Errorf("ready while registered: %d %s", code, body)
 	}
 	_, metrics := get("/metrics")
-	for _, want := range []string{"sluice_worker_registered 1", "sluice_worker_slots 4", "sluice_worker_term 1", "go_goroutines"} {
+	for _, want := range []string{"sluice_worker_registered 1", "sluice_worker_slots_offered 4", "sluice_worker_term 1", "go_goroutines"} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %q", want)
 		}
