@@ -113,6 +113,9 @@ func TestChunkReadsBackByKeyGroup(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
+		if n := r.Count(first, end); n != len(want) {
+			rt.Fatalf("Count says %d, there are %d", n, len(want))
+		}
 		if n, err := r.Verify(); err != nil || n != len(entries) || n != w.Len() {
 			rt.Fatalf("Verify counts %d of %d: %v", n, len(entries), err)
 		}

@@ -101,6 +101,16 @@ func (r *Reader) readIndex(first, size int64) error {
 	return err
 }
 
+// Count is the number of entries of the key groups in [first, end).
+func (r *Reader) Count(first, end int) (entries int) {
+	for _, s := range r.spans {
+		if first <= s.group && s.group < end {
+			entries += s.entries
+		}
+	}
+	return entries
+}
+
 // Read yields the entries of the key groups in [first, end), in ascending order of group and within a group in the
 // order of writing. It ends after the first error.
 func (r *Reader) Read(first, end int) iter.Seq2[Entry, error] {

@@ -52,6 +52,23 @@ func newIndex(hashOf func(id uint32) uint64) index {
 	return index{heads: []head{first.head}, leaves: []*leaf{first}, hashOf: hashOf}
 }
 
+// reserve makes room for n ids in an empty index, which then does not have to grow.
+func (x *index) reserve(n int) {
+	depth := uint(0)
+	for depth < maxDepth && n>>depth > 1<<leafBits/2 {
+		depth++
+	}
+	slots := firstSlots
+	for slots < 1<<leafBits && slots*5 < (n>>depth)*8 { // with room for uneven hashes
+		slots *= 2
+	}
+	x.leaves, x.heads, x.top = nil, nil, 1<<depth-1
+	for range 1 << depth {
+		l := newLeaf(slots, &leaf{head: head{idBits: firstIDBits}, depth: depth})
+		x.leaves, x.heads = append(x.leaves, l), append(x.heads, l.head)
+	}
+}
+
 func (x *index) leaf(h uint64) *leaf { return x.leaves[h>>leafBits&x.top] }
 
 func (x *index) head(h uint64) *head { return &x.heads[h>>leafBits&x.top] }

@@ -16,6 +16,9 @@ func (e *UnknownStateError) Error() string {
 	return fmt.Sprintf("the snapshot has a state %q that the operator does not declare", e.Name)
 }
 
+// maxReserve bounds what is reserved on the word of an index, in ids.
+const maxReserve = 1 << 26
+
 // Load takes the entries of the key groups in [first, end) from a chunk. A checkpoint of several chunks is loaded oldest
 // first; Restored ends it. Only before the first record.
 func (d *Directory[K]) Load(r *chunk.Reader, first, end int) error {
@@ -34,11 +37,16 @@ func (d *Directory[K]) Load(r *chunk.Reader, first, end int) error {
 	if err != nil {
 		return err
 	}
-	for e, err := range r.Read(first, end) {
+	if d.rows.next == 0 {
+		d.index.reserve(min(r.Count(first, end), maxReserve))
+	}
+	var k K // one for all entries, like e: their addresses are taken
+	var e chunk.Entry
+	for next, err := range r.Read(first, end) {
 		if err != nil {
 			return err
 		}
-		var k K
+		e = next
 		sub, err := decodeKey(e.Key, &k)
 		if err != nil {
 			return fmt.Errorf("state %q: key: %w", h.States[e.State].Name, err)
