@@ -297,7 +297,11 @@ func (n *node) get(ctx context.Context, d artifact.Digest) error {
 	view, _ := n.fsm.view()
 	fact := view.Artifact(string(d))
 	if fact == nil {
-		return fmt.Errorf("%s: %w", d.Short(), artifact.ErrMissing)
+		// Whoever was told that it is stored may ask a follower that has not heard of it yet.
+		var err error
+		if fact, err = n.statAtLeader(ctx, d); err != nil {
+			return err
+		}
 	}
 	unlock, err := n.artifacts.Lock(ctx, d)
 	if err != nil {
@@ -317,6 +321,25 @@ func (n *node) get(ctx context.Context, d artifact.Digest) error {
 		failed = append(failed, fmt.Errorf("%s: %w", id, err))
 	}
 	return fmt.Errorf("no coordinator gives artifact %s: %w", d.Short(), errors.Join(failed...))
+}
+
+func (n *node) statAtLeader(ctx context.Context, d artifact.Digest) (*commandpb.Artifact, error) {
+	leader, _ := n.Leader()
+	if leader.Here || leader.Address == "" {
+		return nil, fmt.Errorf("%s: %w", d.Short(), artifact.ErrMissing)
+	}
+	conn, err := n.Conn(leader.Address)
+	if err != nil {
+		return nil, err
+	}
+	stat, err := apipb.NewArtifactsClient(conn).Stat(api.Forwarded(ctx, n.id.ID), &apipb.StatRequest{Digest: string(d)})
+	if err != nil {
+		return nil, err
+	}
+	if !stat.Exists {
+		return nil, fmt.Errorf("%s: %w", d.Short(), artifact.ErrMissing)
+	}
+	return &commandpb.Artifact{Digest: string(d), Size: stat.Size, Nodes: []string{leader.ID}}, nil
 }
 
 func candidates(view *state.View, fact *commandpb.Artifact, self string) []string {

@@ -103,7 +103,7 @@ func TestBadUploadLeavesNothing(t *testing.T) {
 		after(t, time.Second)
 		// And ones that fall silent, but stay: at the leader, and at a follower that relays.
 		for _, n := range []*clustertest.Node{leader, c.Followers(leader)[0]} {
-			stream, err = n.Artifacts().Upload(t.Context())
+			stream, err = n.Artifacts().Upload(patient(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -339,4 +339,12 @@ func TestReignBrokenInItsBeginningStartsAgain(t *testing.T) {
 			mustSubmit(t, leader, mustUpload(t, leader, "a"), "r")
 		})
 	}
+}
+
+// patient is a context for calls that take long on purpose, and yet end.
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }

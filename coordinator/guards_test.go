@@ -62,8 +62,13 @@ func TestLeaderWithHungDiskEndsAndAnotherLeads(t *testing.T) {
 		if err == nil {
 			t.Fatal("a leader with a hung disk has committed something")
 		}
-		if name := <-exits; name != leader.Name {
-			t.Fatalf("%s exits, want %s", name, leader.Name)
+		select {
+		case name := <-exits:
+			if name != leader.Name {
+				t.Fatalf("%s exits, want %s", name, leader.Name)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("nobody exits")
 		}
 		if took := time.Since(start); took < 3*time.Second || took > 4*time.Second {
 			t.Errorf("the hang was noticed after %s, want 3 s", took)
@@ -116,7 +121,7 @@ func TestDifferentHistoriesStopTheCluster(t *testing.T) {
 		victim.Start()
 		// Whoever leads compares, writes down why it stops, and stops; so does its successor.
 		stopped := 0
-		for stopped == 0 {
+		for begin := time.Now(); stopped == 0 && time.Since(begin) < time.Minute; {
 			for _, n := range c.Nodes() {
 				if n.Running() && n.Ended() {
 					err := n.Wait()
@@ -130,6 +135,9 @@ func TestDifferentHistoriesStopTheCluster(t *testing.T) {
 				}
 			}
 			after(t, 100*time.Millisecond)
+		}
+		if stopped == 0 {
+			t.Error("nobody has noticed that the histories differ")
 		}
 	})
 }

@@ -273,7 +273,9 @@ func TestSilentStreamIsNotKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := clustertest.New(t, clustertest.Options{})
 		leader := c.AwaitLeader()
-		stream, err := controlpb.NewControlClient(leader.Client()).Attach(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		stream, err := controlpb.NewControlClient(leader.Client()).Attach(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +291,9 @@ func TestEventsAreFollowed(t *testing.T) {
 		c.StartWorker("w1", clustertest.WorkerOptions{})
 		awaitWorkers(c, leader, 1)
 		job := mustSubmit(t, leader, mustUpload(t, leader, "a"), "r1").Job
-		stream, err := c.Followers(leader)[0].Jobs().Events(t.Context(), &apipb.EventsRequest{Job: job, Follow: true})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		stream, err := c.Followers(leader)[0].Jobs().Events(ctx, &apipb.EventsRequest{Job: job, Follow: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +363,7 @@ func TestLogsAreGatheredFromEveryWorker(t *testing.T) {
 			t.Errorf("logs %q", got)
 		}
 		// Followed, the stream goes on until the client leaves.
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if got := read(ctx, &apipb.LogsRequest{Job: job, Follow: true}, 4); got["w1"] != "a\nb\n" {
 			t.Errorf("followed logs %q", got)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,12 +26,26 @@ import (
 // script is a node whose leadership the test writes.
 type script struct {
 	Node
+	mu      sync.Mutex
 	leader  Leader
 	changed chan struct{}
 	conn    grpc.ClientConnInterface
 }
 
-func (s *script) Leader() (Leader, <-chan struct{}) { return s.leader, s.changed }
+func (s *script) Leader() (Leader, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leader, s.changed
+}
+
+// elect changes the leader and tells those who wait for it.
+func (s *script) elect(l Leader) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leader = l
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
 
 func (s *script) Conn(string) (grpc.ClientConnInterface, error) { return s.conn, nil }
 
@@ -127,13 +142,8 @@ func TestForwardedCallMakesOneHop(t *testing.T) {
 			t.Errorf("a second hop: %v after %d calls", err, conn.calls)
 		}
 		// A node that was elected and is not ready yet is waited for, even when the call was forwarded.
-		n.leader = Leader{ID: "me"}
-		ready := make(chan struct{})
-		n.changed = ready
-		time.AfterFunc(time.Second, func() {
-			n.leader = Leader{ID: "me", Here: true}
-			close(ready)
-		})
+		n.elect(Leader{ID: "me"})
+		time.AfterFunc(time.Second, func() { n.elect(Leader{ID: "me", Here: true}) })
 		resp, err := server.unary(came, &apipb.ListRequest{}, info, func(context.Context, any) (any, error) { return "here", nil })
 		if resp != "here" || err != nil {
 			t.Errorf("%v, %v", resp, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -311,8 +312,21 @@ func (n *Node) stop(cause error) error {
 	return n.Wait()
 }
 
-// Wait returns when the node has ended, with the error of Run.
+// endLimit is how long the end of a node may take. Whatever a stop waits for is bounded by less.
+const endLimit = 2 * time.Minute
+
+// Wait returns when the node has ended, with the error of Run. One that does not end fails the test, with everything
+// that still runs.
 func (n *Node) Wait() error {
+	n.c.t.Helper()
+	limit := time.NewTimer(endLimit)
+	defer limit.Stop()
+	select {
+	case <-n.over:
+	case <-limit.C:
+		all := make([]byte, 4<<20)
+		n.c.t.Fatalf("%s does not end:\n%s", n.Name, all[:runtime.Stack(all, true)])
+	}
 	waited := n.task.Wait()
 	n.task = nil
 	return errors.Join(n.err, waited)
