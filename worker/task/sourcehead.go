@@ -40,14 +40,8 @@ func (h *sourceHead[T]) step(limit int) (progress, error) {
 		h.poll.emptyFrom = now
 		p.state = starved
 	}
-	if err := h.deliver(now); err != nil {
+	if err := h.deliver(now, eof); err != nil {
 		return p, err
-	}
-	if eof {
-		h.dry, h.finished = true, h.have
-		for ; h.ended < h.have; h.ended++ { // the reader need not name each of them
-			h.marks.Finish(1+h.ended, element.MaxTime)
-		}
 	}
 	if h.dry && h.noMore {
 		p.state = ended
@@ -82,8 +76,9 @@ func (h *sourceHead[T]) renewPoll() {
 	h.mail.OnLetter(h.poll.cancel)
 }
 
-// deliver pushes what a poll has read, and then what follows from it: finished splits, bad records, the watermark.
-func (h *sourceHead[T]) deliver(now time.Time) error {
+// deliver pushes what a poll has read, and then what follows from it: bad records, finished splits (with eof all of
+// them), the watermark.
+func (h *sourceHead[T]) deliver(now time.Time, eof bool) error {
 	if len(h.recs.Vals) > 0 {
 		h.count += int64(len(h.recs.Vals))
 		h.stamp(now)
@@ -100,20 +95,44 @@ func (h *sourceHead[T]) deliver(now time.Time) error {
 			return err
 		}
 	}
+	if len(h.recs.Done) > 0 || eof {
+		return h.finish(now, eof)
+	}
+	if now.Sub(h.marked) < markEvery && !h.dry {
+		return nil
+	}
+	h.marked = now
+	return h.say()
+}
+
+// finish takes the splits that the poll has finished out of the minimum: not before their last promise was passed on,
+// or a source whose splits are read in one go each would never move the clock.
+func (h *sourceHead[T]) finish(now time.Time, eof bool) error {
+	h.marked = now
+	if eof {
+		h.dry = true
+	}
+	if h.dry && h.noMore {
+		return nil // the end of the source says it all
+	}
+	if err := h.say(); err != nil {
+		return err
+	}
 	for _, s := range h.recs.Done {
 		if s < 0 || int(s) >= h.have {
 			return fmt.Errorf("the reader finished split %d of %d", s, h.have)
 		}
 		h.marks.Finish(1+int(s), element.MaxTime)
 	}
-	if len(h.recs.Done) > 0 {
-		h.finished += len(h.recs.Done)
+	h.finished += len(h.recs.Done)
+	if eof {
+		h.finished = h.have
+		for ; h.ended < h.have; h.ended++ { // the reader need not name each of them
+			h.marks.Finish(1+h.ended, element.MaxTime)
+		}
+	} else {
 		h.rt.at(h.ask(now))
 	}
-	if now.Sub(h.marked) < markEvery && !h.dry {
-		return nil
-	}
-	h.marked = now
 	return h.say()
 }
 
