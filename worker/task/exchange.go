@@ -79,7 +79,10 @@ func (x *exchange[T]) push(w *shuffle.Writer[T], j joint) Push[T] {
 	case jobpb.Partitioner_PARTITIONER_HASH:
 		return x.route(w, j.rt, layout.Owners(len(j.ends), j.rt.MaxParallelism))
 	case jobpb.Partitioner_PARTITIONER_BROADCAST:
-		return toAll(w, j.rt, len(j.ends))
+		if x.codec.Flat() {
+			return toAll(w, j.rt, len(j.ends))
+		}
+		return copiesToAll(w, j.rt, j.ends, x.codec)
 	case jobpb.Partitioner_PARTITIONER_REBALANCE, jobpb.Partitioner_PARTITIONER_RESCALE:
 		// Producers start at different consumers, so that short inputs spread, too.
 		return inTurn(w, j.rt, len(j.ends), j.index()%len(j.ends))
@@ -110,6 +113,33 @@ func toAll[T any](w *shuffle.Writer[T], rt *Runtime, consumers int) Push[T] {
 	return func(v T) {
 		for to := range consumers {
 			if err := w.Add(to, v, rt.At); err != nil {
+				rt.Fail(err)
+			}
+		}
+	}
+}
+
+// copiesToAll is toAll for records that are more than their bytes: what slices, maps and pointers lead to would be shared
+// by consumers of this process, each on a goroutine of its own. They get what one in another process would get.
+func copiesToAll[T any](w *shuffle.Writer[T], rt *Runtime, ends []shuffle.End, c *codec.Codec[T]) Push[T] {
+	var enc []byte
+	send := func(to int, v T) error {
+		if ends[to].Peer != nil { // it is encoded in any case
+			return w.Add(to, v, rt.At)
+		}
+		var err error
+		if enc, err = c.Append(enc[:0], &v); err != nil {
+			return err
+		}
+		var own T
+		if _, err := c.Decode(enc, &own); err != nil {
+			return err
+		}
+		return w.Add(to, own, rt.At)
+	}
+	return func(v T) {
+		for to := range ends {
+			if err := send(to, v); err != nil {
 				rt.Fail(err)
 			}
 		}

@@ -682,6 +682,27 @@ func TestStagesOfOneOperatorShare(t *testing.T) {
 	}
 }
 
+// Subtasks that get the same record by broadcast run on goroutines of their own: none may see what another does to it.
+func TestBroadcastRecordsAreNotSharedBetweenSubtasks(t *testing.T) {
+	const n, consumers = 100, 3
+	j := newJob(t)
+	src := j.source("src", 1, NewSource(&counted[[]int]{n: n, f: func(i int) ([]int, element.Time) { return []int{i}, 0 }}, SourceOptions[[]int]{}))
+	sink := &collected[[]int]{}
+	op := j.join("double", consumers, end{from: src, by: jobpb.Partitioner_PARTITIONER_BROADCAST, x: NewExchange(mustCodec[[]int](t)),
+		st: mapped(func(v []int) []int { v[0] *= 2; return v })})
+	j.then(op, "out", NewSink(sink))
+	finished(t, j)
+	times := map[int]int{}
+	for _, v := range sink.written() {
+		times[v[0]]++
+	}
+	for i := range n {
+		if times[2*i] != consumers {
+			t.Fatalf("twice %d came %d times, want %d", i, times[2*i], consumers)
+		}
+	}
+}
+
 // ---------------------------------------------------------------- time across exchanges
 
 func TestWatermarksCrossExchangesBehindTheirRecords(t *testing.T) {
