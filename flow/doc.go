@@ -34,7 +34,11 @@
 //
 // Functions given to operators are shared by all subtasks of a process and must not write what they capture; MapWith and
 // Process make one instance per subtask. Records are shared, too, when a stream branches: a function must not change
-// what slices, maps and pointers of its argument lead to.
+// what slices, maps and pointers of its argument lead to, nor of what it has emitted: a processor that goes on changing
+// its state emits a copy.
+//
+// A record that crosses to another process is encoded; within one it is handed over as it is. The encoding keeps times in
+// UTC and leaves out fields with the tag `flow:"-"`, so nothing should depend on them behind an exchange.
 //
 // # What is here and what is not
 //
