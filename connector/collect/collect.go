@@ -1,9 +1,11 @@
 package collect
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/sluiceio/sluice/connector"
@@ -14,10 +16,9 @@ import (
 type Records[T any] struct {
 	mu struct {
 		sync.Mutex
-		next     uint64
-		prepared map[uint64][]Record[T]
-		done     map[uint64]bool // committed or aborted
-		visible  []Record[T]
+		next      uint64 // number of the next part
+		parts     map[uint64]*part[T]
+		committed []*part[T] // in the order of their commits
 	}
 }
 
@@ -28,21 +29,41 @@ type Record[T any] struct {
 	Subtask int
 }
 
+// part is what one Prepare has made.
+type part[T any] struct {
+	task      connector.Task
+	committed bool
+	records   []Record[T]
+}
+
 // New is an empty collection.
 func New[T any]() *Records[T] {
 	r := &Records[T]{}
-	r.mu.prepared, r.mu.done = map[uint64][]Record[T]{}, map[uint64]bool{}
+	r.Reset()
 	return r
 }
 
-// All returns the committed records in the order of their commits.
+// Reset forgets everything. No job may run meanwhile.
+func (r *Records[T]) Reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.parts, r.mu.committed = map[uint64]*part[T]{}, nil
+}
+
+// All returns the committed records: those of subtask 0 first, each subtask's in the order of their commits.
 func (r *Records[T]) All() []Record[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]Record[T](nil), r.mu.visible...)
+	parts := slices.Clone(r.mu.committed)
+	slices.SortStableFunc(parts, func(a, b *part[T]) int { return cmp.Compare(a.task.Subtask, b.task.Subtask) })
+	var all []Record[T]
+	for _, p := range parts {
+		all = append(all, p.records...)
+	}
+	return all
 }
 
-// Values returns the committed values.
+// Values are the values of All.
 func (r *Records[T]) Values() []T {
 	var vs []T
 	for _, rec := range r.All() {
@@ -51,27 +72,36 @@ func (r *Records[T]) Values() []T {
 	return vs
 }
 
-// Guarantee is exactly-once.
+// Times are the event times of All.
+func (r *Records[T]) Times() []element.Time {
+	var ts []element.Time
+	for _, rec := range r.All() {
+		ts = append(ts, rec.Time)
+	}
+	return ts
+}
+
+// Guarantee is exactly-once: records of failed attempts are never committed.
 func (r *Records[T]) Guarantee() connector.Guarantee { return connector.ExactlyOnce }
 
 // OpenWriter implements connector.Sink.
 func (r *Records[T]) OpenWriter(_ context.Context, t *connector.Task, _ [][]byte) (connector.Writer[T], error) {
-	return &writer[T]{records: r, subtask: t.Subtask}, nil
+	return &writer[T]{records: r, task: *t}, nil
 }
 
 // OpenCommitter implements connector.CommittingSink.
-func (r *Records[T]) OpenCommitter(context.Context, *connector.Task) (connector.Committer, error) {
-	return committer[T]{r}, nil
+func (r *Records[T]) OpenCommitter(_ context.Context, t *connector.Task) (connector.Committer, error) {
+	return committer[T]{records: r, task: *t}, nil
 }
 
 type writer[T any] struct {
 	records *Records[T]
-	subtask int
+	task    connector.Task
 	pending []Record[T]
 }
 
 func (w *writer[T]) Write(_ context.Context, v T, at element.Time) error {
-	w.pending = append(w.pending, Record[T]{v, at, w.subtask})
+	w.pending = append(w.pending, Record[T]{v, at, w.task.Subtask})
 	return nil
 }
 
@@ -86,58 +116,88 @@ func (w *writer[T]) Prepare(_ context.Context, id element.CheckpointID) ([]conne
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.next++
-	r.mu.prepared[r.mu.next] = w.pending
+	r.mu.parts[r.mu.next] = &part[T]{task: w.task, records: w.pending}
 	w.pending = nil
-	return []connector.Committable{{Subtask: w.subtask, Checkpoint: id, Data: binary.BigEndian.AppendUint64(nil, r.mu.next)}}, nil
+	return []connector.Committable{{Subtask: w.task.Subtask, Checkpoint: id, Data: binary.BigEndian.AppendUint64(nil, r.mu.next)}}, nil
 }
 
 func (w *writer[T]) Snapshot(element.CheckpointID) ([]byte, error) { return nil, nil }
 func (w *writer[T]) Close() error                                  { return nil }
 
-type committer[T any] struct{ r *Records[T] }
+type committer[T any] struct {
+	records *Records[T]
+	task    connector.Task
+}
 
 func (c committer[T]) Commit(_ context.Context, cs []connector.Committable) ([]connector.CommitResult, error) {
+	r := c.records
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	results := make([]connector.CommitResult, len(cs))
-	c.r.mu.Lock()
-	defer c.r.mu.Unlock()
 	for i, cm := range cs {
-		id, err := key(cm)
+		n, err := number(cm)
 		if err != nil {
 			return nil, err
 		}
-		recs, ok := c.r.mu.prepared[id]
-		switch {
-		case ok:
-			c.r.mu.visible = append(c.r.mu.visible, recs...)
-			delete(c.r.mu.prepared, id)
-			c.r.mu.done[id] = true
-		case c.r.mu.done[id]:
+		switch p := r.mu.parts[n]; {
+		case p == nil:
+			results[i] = connector.Lost
+		case p.committed:
 			results[i] = connector.AlreadyCommitted
 		default:
-			results[i] = connector.Lost
+			p.committed = true
+			r.mu.committed = append(r.mu.committed, p)
 		}
 	}
 	return results, nil
 }
 
 func (c committer[T]) Abort(_ context.Context, cs []connector.Committable) error {
-	c.r.mu.Lock()
-	defer c.r.mu.Unlock()
+	r := c.records
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, cm := range cs {
-		id, err := key(cm)
+		n, err := number(cm)
 		if err != nil {
 			return err
 		}
-		delete(c.r.mu.prepared, id)
+		if p := r.mu.parts[n]; p != nil && !p.committed {
+			delete(r.mu.parts, n)
+		}
 	}
 	return nil
 }
 
-// AbortUnknown has nothing to do: what was not prepared died with its writer.
-func (c committer[T]) AbortUnknown(context.Context, []connector.Committable) error { return nil }
-func (c committer[T]) Close() error                                                { return nil }
+func (c committer[T]) AbortUnknown(_ context.Context, keep []connector.Committable) error {
+	r := c.records
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kept := map[uint64]bool{}
+	for _, cm := range keep {
+		n, err := number(cm)
+		if err != nil {
+			return err
+		}
+		kept[n] = true
+	}
+	for n, p := range r.mu.parts {
+		if !p.committed && !kept[n] && c.leftover(&p.task) {
+			delete(r.mu.parts, n)
+		}
+	}
+	return nil
+}
 
-func key(cm connector.Committable) (uint64, error) {
+// leftover reports whether t is an earlier attempt of the committer's own subtask.
+func (c committer[T]) leftover(t *connector.Task) bool {
+	older := cmp.Or(cmp.Compare(t.JobEpoch, c.task.JobEpoch), cmp.Compare(t.RegionEpoch, c.task.RegionEpoch)) < 0
+	return older && t.Job == c.task.Job && t.Operator == c.task.Operator && t.Subtask%max(1, c.task.Parallelism) == c.task.Subtask
+}
+
+func (c committer[T]) Close() error { return nil }
+
+// number is that of the part.
+func number(cm connector.Committable) (uint64, error) {
 	if len(cm.Data) != 8 {
 		return 0, fmt.Errorf("committable of %d bytes is not from this sink", len(cm.Data))
 	}
