@@ -132,11 +132,7 @@ func TestFilesDirectoriesAndGlobsAreReadInOrderOfNames(t *testing.T) {
 		filepath.Join(dir, "*.txt"):           "a1 a2 b1 b2",
 		filepath.Join(dir, "b.txt"):           "b1 b2",
 		filepath.Join(dir, "sub", "c.txt.gz"): "c1  c3",
-		filepath.Join(dir, "[ab]*") + "/../b.txt": "",
 	} {
-		if want == "" {
-			continue
-		}
 		if got := strings.Join(all(t, Lines(pattern)).values, " "); got != want {
 			t.Errorf("%s: got %q, want %q", pattern, got, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/connector/internal/localfile"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/internal/vfs"
 )
@@ -34,7 +35,7 @@ func (s *sink[T]) Guarantee() connector.Guarantee { return connector.ExactlyOnce
 func (s *sink[T]) String() string { return s.dir }
 
 func (s *sink[T]) OpenWriter(_ context.Context, t *connector.Task, _ [][]byte) (connector.Writer[T], error) {
-	if err := anchored("output directory", s.dir); err != nil {
+	if err := localfile.Anchored("output directory", s.dir); err != nil {
 		return nil, err
 	}
 	if err := vfs.MakeDir(s.fs, filepath.Join(s.dir, tmpDir)); err != nil {

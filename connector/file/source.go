@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/connector/internal/pace"
 	"github.com/sluiceio/sluice/flow/element"
 )
 
@@ -86,7 +87,7 @@ func (s *source[T]) OpenReader(_ context.Context, t *connector.Task) (connector.
 	if err != nil {
 		return nil, connector.Fatal(err)
 	}
-	return &reader[T]{format: f, pace: newPace(s.options.rate)}, nil
+	return &reader[T]{format: f, rate: float64(s.options.rate)}, nil
 }
 
 // reader reads its spans one after another.
@@ -95,7 +96,8 @@ type reader[T any] struct {
 	spans  []*span
 	at     int // spans before it are finished
 	open   *lines
-	pace   pace
+	rate   float64 // records per second; 0: full speed
+	pace   pace.Pace
 }
 
 func (r *reader[T]) Assign(splits []connector.Split) error {
@@ -113,12 +115,12 @@ func (r *reader[T]) Assign(splits []connector.Split) error {
 const interruptEvery = 64
 
 func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
-	room, err := r.pace.take(ctx, out.Max)
-	if err != nil {
+	room, ok := r.pace.Take(ctx, r.rate, out.Max)
+	if !ok {
 		return nil // interrupted: the engine has something to say and asks again
 	}
 	n := 0
-	defer func() { r.pace.giveBack(room - n) }()
+	defer func() { r.pace.GiveBack(r.rate, room-n) }()
 	for ; n < room && !out.Full(); n++ {
 		if n%interruptEvery == 0 && ctx.Err() != nil {
 			break

@@ -3,18 +3,15 @@ package file
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/connector/internal/localfile"
 	"github.com/sluiceio/sluice/flow/element"
 )
 
@@ -22,15 +19,21 @@ const splitVersion = 1
 
 // span is a byte range of one file, and how far it has been read. A record belongs to the span of its first byte.
 type span struct {
-	Path     string `json:"path"`
-	Size     int64  `json:"size"`
-	ModNanos int64  `json:"mtime"`
-	First    int64  `json:"first"`
-	End      int64  `json:"end"`
+	Path string `json:"path"`
+	localfile.Stamp
+	First int64 `json:"first"`
+	End   int64 `json:"end"`
 	// Next is the first byte that was not delivered; of the decompressed bytes for gzip. Equal to First: nothing yet.
 	Next int64 `json:"next"`
 	// Line counts the lines before Next in a span that begins at byte 0; it names places in errors.
 	Line int64 `json:"line"`
+}
+
+func (s *span) verify(f *os.File) error {
+	if err := s.Verify(f); err != nil {
+		return fmt.Errorf("%s %w", s.Path, err)
+	}
+	return nil
 }
 
 func (s *span) gzip() bool { return strings.HasSuffix(s.Path, ".gz") }
@@ -69,7 +72,7 @@ func (e *enumerator) Next(ctx context.Context) ([]connector.Split, error) {
 	if e.done {
 		return nil, io.EOF
 	}
-	paths, err := list(ctx, e.pattern)
+	paths, err := localfile.Find(ctx, e.pattern, "")
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +92,7 @@ func (e *enumerator) Next(ctx context.Context) ([]connector.Split, error) {
 
 // cut divides a file into spans of about splitSize bytes; an empty file has none.
 func (e *enumerator) cut(path string, info fs.FileInfo) (spans []*span) {
-	whole := span{Path: path, Size: info.Size(), ModNanos: info.ModTime().UnixNano(), End: info.Size()}
+	whole := span{Path: path, Stamp: localfile.StampOf(info), End: info.Size()}
 	if whole.Size == 0 {
 		return nil
 	}
@@ -108,86 +111,3 @@ func (e *enumerator) cut(path string, info fs.FileInfo) (spans []*span) {
 
 func (e *enumerator) Snapshot(element.CheckpointID) ([]byte, error) { return nil, nil }
 func (e *enumerator) Close() error                                  { return nil }
-
-// list finds the files of a pattern, sorted by name.
-func list(ctx context.Context, pattern string) ([]string, error) {
-	if err := anchored("input", pattern); err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(pattern)
-	switch {
-	case err == nil && info.IsDir():
-		return walk(ctx, pattern)
-	case err == nil:
-		return []string{pattern}, nil
-	case !errors.Is(err, fs.ErrNotExist) || !strings.ContainsAny(pattern, "*?["):
-		return nil, connector.Fatal(fmt.Errorf("input: %w", err))
-	}
-	matches, err := filepath.Glob(pattern)
-	if err != nil {
-		return nil, connector.Fatal(fmt.Errorf("input pattern %q: %w", pattern, err))
-	}
-	var paths []string
-	for _, m := range matches {
-		info, err := os.Stat(m)
-		if err != nil {
-			return nil, connector.Fatal(fmt.Errorf("input: %w", err))
-		}
-		if info.Mode().IsRegular() {
-			paths = append(paths, m)
-		}
-	}
-	if len(paths) == 0 {
-		return nil, connector.Fatal(fmt.Errorf("input: no file matches %q", pattern))
-	}
-	slices.Sort(paths)
-	return paths, nil
-}
-
-// anchored refuses a relative path in a task process: its working directory is private and goes with the process, so
-// that input would never be found there and output would be lost.
-func anchored(what, path string) error {
-	if os.Getenv("SLUICE_TASK") == "" || filepath.IsAbs(path) {
-		return nil
-	}
-	return connector.Fatal(fmt.Errorf("%s %q is a relative path: on a cluster give an absolute one, which every worker sees", what, path))
-}
-
-func walk(ctx context.Context, dir string) (paths []string, err error) {
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if path != dir && strings.HasPrefix(d.Name(), ".") {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if d.Type().IsRegular() {
-			paths = append(paths, path)
-		}
-		return ctx.Err()
-	})
-	if err != nil {
-		return nil, connector.Fatal(fmt.Errorf("input directory: %w", err))
-	}
-	if len(paths) == 0 {
-		return nil, connector.Fatal(fmt.Errorf("input: no file in directory %s", dir))
-	}
-	slices.Sort(paths)
-	return paths, nil
-}
-
-// verify refuses a file that is not the one that was discovered.
-func (s *span) verify(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() != s.Size || info.ModTime().UnixNano() != s.ModNanos {
-		return connector.Fatal(fmt.Errorf("%s has changed since the job discovered it: %d bytes of %s, now %d bytes of %s", s.Path,
-			s.Size, time.Unix(0, s.ModNanos).UTC().Format(time.RFC3339Nano), info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)))
-	}
-	return nil
-}

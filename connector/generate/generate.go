@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 
 	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/connector/internal/pace"
 	"github.com/sluiceio/sluice/flow/element"
 )
 
@@ -129,8 +129,7 @@ type reader[T any] struct {
 	src   *source[T]
 	lanes []lane
 	turn  int // the lane that is served next
-	begun time.Time
-	given int64
+	pace  pace.Pace
 }
 
 func (r *reader[T]) Assign(splits []connector.Split) error {
@@ -153,11 +152,12 @@ func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
 			continue
 		}
 		live++
-		room, ok := r.room(ctx, out)
+		rate := r.rate()
+		room, ok := r.pace.Take(ctx, rate, out.Max-out.Len())
 		if !ok {
 			return nil
 		}
-		r.serve(room, out)
+		r.pace.GiveBack(rate, room-r.serve(room, out))
 		if out.Full() || r.src.perSecond > 0 {
 			return nil
 		}
@@ -168,11 +168,11 @@ func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
 	return nil
 }
 
-// serve delivers at most room records of the lane whose turn it is, up to the end of its block.
-func (r *reader[T]) serve(room int, out *connector.Records[T]) {
+// serve delivers at most room records of the lane whose turn it is, up to the end of its block, and returns their number.
+func (r *reader[T]) serve(room int, out *connector.Records[T]) (n int) {
 	l := &r.lanes[r.turn]
 	split := connector.SplitIndex(r.turn)
-	for range room {
+	for n < room {
 		i := l.at(l.next)
 		if r.src.n >= 0 && i >= r.src.n {
 			l.done = true
@@ -181,7 +181,7 @@ func (r *reader[T]) serve(room int, out *connector.Records[T]) {
 		}
 		v, at := r.src.f(i)
 		out.Add(split, v, at, i)
-		r.given++
+		n++
 		l.next++
 		if l.next%block == 0 {
 			break
@@ -190,32 +190,12 @@ func (r *reader[T]) serve(room int, out *connector.Records[T]) {
 	if l.done || l.next%block == 0 {
 		r.turn = (r.turn + 1) % len(r.lanes)
 	}
+	return n
 }
 
-// room is how many records may be delivered now; it waits until there is one. false: interrupted.
-func (r *reader[T]) room(ctx context.Context, out *connector.Records[T]) (int, bool) {
-	room := out.Max - out.Len()
-	if r.src.perSecond == 0 {
-		return room, ctx.Err() == nil
-	}
-	if r.begun.IsZero() {
-		r.begun = time.Now()
-	}
-	// The share of this reader: its lanes of all lanes.
-	rate := float64(r.src.perSecond) * float64(len(r.lanes)) / float64(r.lanes[0].of)
-	for {
-		due := int64(time.Since(r.begun).Seconds()*rate) + 1 - r.given
-		if due > 0 {
-			return min(room, int(due)), true
-		}
-		timer := time.NewTimer(max(time.Millisecond, time.Until(r.begun.Add(time.Duration(float64(r.given)/rate*float64(time.Second))))))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return 0, false
-		}
-	}
+// rate is the share of this reader, its lanes of all lanes, in records per second; 0: full speed.
+func (r *reader[T]) rate() float64 {
+	return float64(r.src.perSecond) * float64(len(r.lanes)) / float64(r.lanes[0].of)
 }
 
 // Describe names the index of the record.

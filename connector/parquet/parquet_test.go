@@ -138,6 +138,18 @@ func TestBadInputIsNamed(t *testing.T) {
 	}
 }
 
+func TestARelativePathIsRefusedInATaskProcess(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "x.parquet", trips(0, 9))
+	if _, err := read(t, Rows[trip]("x.parquet")); err != nil {
+		t.Errorf("embedded: %v", err)
+	}
+	t.Setenv("SLUICE_TASK", "1")
+	if _, err := read(t, Rows[trip]("x.parquet")); err == nil || !connector.IsFatal(err) || !strings.Contains(err.Error(), "relative") {
+		t.Errorf("on a cluster: %v", err)
+	}
+}
+
 func TestAChangedFileIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	write(t, path, trips(0, 9))
@@ -178,7 +190,7 @@ func TestADamagedFileIsAnErrorAndNoPanic(t *testing.T) {
 }
 
 func FuzzSplit(f *testing.F) {
-	g := group{Path: "x", Size: 10, Rows: 5, Next: 2}
+	g := group{Path: "x", Rows: 5, Next: 2}
 	f.Add(uint16(splitVersion), g.split().Data)
 	f.Fuzz(func(t *testing.T, version uint16, data []byte) {
 		g, err := decode(connector.Split{Version: version, Data: data})

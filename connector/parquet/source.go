@@ -12,6 +12,7 @@ import (
 	pq "github.com/parquet-go/parquet-go"
 
 	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/connector/internal/localfile"
 	"github.com/sluiceio/sluice/flow/element"
 )
 
@@ -45,9 +46,9 @@ func (e *enumerator) Next(ctx context.Context) ([]connector.Split, error) {
 	if e.done {
 		return nil, io.EOF
 	}
-	paths, err := list(ctx, e.pattern)
+	paths, err := localfile.Find(ctx, e.pattern, ".parquet")
 	if err != nil {
-		return nil, connector.Fatal(fmt.Errorf("input: %w", err))
+		return nil, err
 	}
 	var splits []connector.Split
 	for _, p := range paths {
@@ -80,7 +81,7 @@ func rowGroups(path string) (splits []connector.Split, err error) {
 	}
 	for i, g := range file.RowGroups() {
 		if g.NumRows() > 0 {
-			s := group{Path: path, Size: info.Size(), ModNanos: info.ModTime().UnixNano(), Group: i, Rows: g.NumRows()}
+			s := group{Path: path, Stamp: localfile.StampOf(info), Group: i, Rows: g.NumRows()}
 			splits = append(splits, s.split())
 		}
 	}
@@ -181,7 +182,7 @@ func (r *reader[T]) open() (err error) {
 	if r.file, err = os.Open(g.Path); err != nil {
 		return err
 	}
-	if err := g.verify(r.file); err != nil {
+	if err := g.Verify(r.file); err != nil {
 		return err
 	}
 	file, err := openFile(r.file, g.Size)

@@ -1,30 +1,23 @@
 package parquet
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/connector/internal/localfile"
 )
 
 const splitVersion = 1
 
 // group is a row group of one file, and how far it has been read.
 type group struct {
-	Path     string `json:"path"`
-	Size     int64  `json:"size"`
-	ModNanos int64  `json:"mtime"`
-	Group    int    `json:"group"`
-	Rows     int64  `json:"rows"`
-	Next     int64  `json:"next"` // the first row that was not delivered
+	Path string `json:"path"`
+	localfile.Stamp
+	Group int   `json:"group"`
+	Rows  int64 `json:"rows"`
+	Next  int64 `json:"next"` // the first row that was not delivered
 }
 
 func (g *group) split() connector.Split {
@@ -49,55 +42,3 @@ func decode(s connector.Split) (*group, error) {
 	return g, nil
 }
 
-// verify refuses a file that is not the one that was discovered.
-func (g *group) verify(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() != g.Size || info.ModTime().UnixNano() != g.ModNanos {
-		return fmt.Errorf("has changed since the job discovered it: %d bytes, now %d, or another time of modification", g.Size, info.Size())
-	}
-	return nil
-}
-
-// list finds the files of a pattern, sorted by name.
-func list(ctx context.Context, pattern string) (paths []string, err error) {
-	info, err := os.Stat(pattern)
-	switch {
-	case err == nil && info.IsDir():
-		paths, err = walk(ctx, pattern)
-	case err == nil:
-		paths = []string{pattern}
-	case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(pattern, "*?["):
-		if paths, err = filepath.Glob(pattern); err != nil {
-			err = fmt.Errorf("pattern %q: %w", pattern, err)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if len(paths) == 0 {
-		return nil, fmt.Errorf("no Parquet file at %q", pattern)
-	}
-	slices.Sort(paths)
-	return paths, nil
-}
-
-// walk finds the .parquet files below dir, without hidden ones.
-func walk(ctx context.Context, dir string) (paths []string, err error) {
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case path != dir && strings.HasPrefix(d.Name(), "."):
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-		case d.Type().IsRegular() && strings.HasSuffix(d.Name(), ".parquet"):
-			paths = append(paths, path)
-		}
-		return ctx.Err()
-	})
-	return paths, err
-}
