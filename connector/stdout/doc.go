@@ -1,5 +1,5 @@
 // Package stdout is a sink that prints one line per record, for embedded runs and demonstrations.
 //
-// Subtasks of one process take turns line by line; a line appears when the writer is flushed, at the latest at the
-// end. A record that is processed again is printed again.
+// Subtasks of one process never mix their lines; a line appears when its writer is flushed, which the engine does several
+// times a second. A record that is processed again is printed again.
 package stdout

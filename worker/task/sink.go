@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
@@ -13,20 +14,30 @@ import (
 // FinalCheckpoint is the id under which the last output of a bounded job is prepared.
 const FinalCheckpoint element.CheckpointID = 1
 
-// NewSink is the stage of a sink: Write per record; Flush, End and Prepare at the end of the input. What Prepare
-// returns goes to the coordinator with the report that the subtask has finished.
+// flushEvery is how long a sink without commit may hold back what it was given: a job that never ends has readers, too.
+const flushEvery = 100 * time.Millisecond
+
+// NewSink is the stage of a sink: Write per record, Flush now and then if its output needs no commit to be seen; Flush,
+// End and Prepare at the end of the input. What Prepare returns goes to the coordinator with the report that the subtask
+// has finished.
 func NewSink[T any](s connector.Sink[T]) Stage {
 	return StageOf[T, struct{}](func(rt *Runtime, _ Push[struct{}]) (Push[T], Operator, error) {
 		w, err := s.OpenWriter(rt.Ctx, rt.Task, nil)
 		if err != nil {
 			return nil, nil, &sinkError{"open", err}
 		}
+		_, commits := s.(connector.CommittingSink)
+		o := &sinkOperator[T]{rt: rt, w: w, timed: commits}
 		return func(v T) {
 			if err := w.Write(rt.Ctx, v, rt.At); err != nil {
 				rt.fail(&sinkError{"write", err}, fault.CodeSink)
 			}
 			rt.written++
-		}, &sinkOperator[T]{rt: rt, w: w}, nil
+			if !o.timed {
+				o.timed = true
+				rt.WakeAt(rt.Now().Add(flushEvery))
+			}
+		}, o, nil
 	})
 }
 
@@ -43,6 +54,17 @@ type sinkOperator[T any] struct {
 	Base
 	rt *Runtime
 	w  connector.Writer[T]
+	// timed: a flush is due, or none ever is because output is seen by commit only.
+	timed bool
+}
+
+// OnTime flushes what was written since the last time.
+func (o *sinkOperator[T]) OnTime(time.Time) error {
+	o.timed = false
+	if err := o.w.Flush(o.rt.Ctx); err != nil {
+		return &sinkError{"flush", err}
+	}
+	return nil
 }
 
 func (o *sinkOperator[T]) Finish() error {
