@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -169,6 +170,18 @@ const goldenV1 = "534c554943452d43" + "0100" + "34000000" + "12fb8830" + // magi
 	"0203460001020005015d0000000000000009000000294638a1534c554943452d43"
 
 // TestGolden: chunks of version 1 stay readable, byte for byte.
+// An index longer than the chunk wraps its place around to behind the end of all numbers.
+func TestAnIndexLongerThanTheChunkIsCorrupt(t *testing.T) {
+	b := sample(t)
+	trailer := b[len(b)-trailerSize:]
+	n := uint32(len(b) + 1000)
+	binary.LittleEndian.PutUint64(trailer, uint64(len(b))-uint64(trailerSize)-uint64(n))
+	binary.LittleEndian.PutUint32(trailer[8:], n)
+	if _, err := NewReader(bytes.NewReader(b), int64(len(b))); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestGolden(t *testing.T) {
 	w, err := NewWriter(header(8))
 	if err != nil {

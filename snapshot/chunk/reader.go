@@ -86,7 +86,7 @@ func (r *Reader) readIndex(first, size int64) error {
 		return corrupt("no trailer", size-int64(trailerSize))
 	}
 	at, n := binary.LittleEndian.Uint64(trailer), binary.LittleEndian.Uint32(trailer[8:])
-	if n > maxHeader || at < uint64(first) || at != uint64(size)-uint64(trailerSize)-uint64(n) {
+	if end := size - int64(trailerSize); n > maxHeader || int64(n) > end-first || at != uint64(end-int64(n)) {
 		return corrupt("bad place of the index", size-int64(trailerSize))
 	}
 	body, err := r.readAt(int64(at), int(n))
