@@ -143,18 +143,10 @@ func (p *Process) install(f *draft) (turn, error) {
 	if f.d.JobEpoch < p.mu.jobEpoch {
 		return t, fmt.Errorf("job epoch %d: %w", f.d.JobEpoch, ErrStale)
 	}
-	if f.d.JobEpoch > p.mu.jobEpoch {
-		p.mu.jobEpoch = f.d.JobEpoch
-		clear(p.mu.regions)
-		t.stop = p.supersede(t.stop, func(*attempt) bool { return true })
-	}
+	t.stop = p.enter(f.d.JobEpoch)
 	stale := 0
 	for _, s := range f.d.Subtasks {
-		r := p.mu.regions[s.Region]
-		if r == nil {
-			r = &fence{}
-			p.mu.regions[s.Region] = r
-		}
+		r := p.region(s.Region)
 		if s.RegionEpoch > r.epoch {
 			r.epoch = s.RegionEpoch
 			t.stop = p.supersede(t.stop, func(a *attempt) bool { return a.sub.Region == s.Region })
@@ -170,6 +162,27 @@ func (p *Process) install(f *draft) (turn, error) {
 		return t, ErrStale
 	}
 	return t, nil
+}
+
+// enter moves to a job epoch that is not older than the current one. Whatever runs in an older one is superseded, and
+// fences begin anew: regions are numbered again.
+func (p *Process) enter(jobEpoch uint64) (stop []*attempt) {
+	if jobEpoch == p.mu.jobEpoch {
+		return nil
+	}
+	p.mu.jobEpoch = jobEpoch
+	clear(p.mu.regions)
+	return p.supersede(nil, func(*attempt) bool { return true })
+}
+
+// region is the fence of a region.
+func (p *Process) region(region int32) *fence {
+	r := p.mu.regions[region]
+	if r == nil {
+		r = &fence{}
+		p.mu.regions[region] = r
+	}
+	return r
 }
 
 // supersede marks the running attempts that match and adds those that have to be told.
@@ -231,26 +244,33 @@ func (p *Process) admit(f *draft, s *taskpb.SubtaskDeployment, r *fence, t *turn
 	p.mu.group.Go(a.name(), a.run)
 }
 
-// Cancel stops attempts: those of the regions named whose epoch is at most the one given, or all. A deployment of such
-// an epoch that arrives later starts nothing. Idempotent; the end of the attempts is reported through the Host.
+// Cancel stops attempts: those of the regions named whose epoch is at most the one given; without names, of every region
+// that is known here. A deployment of such an epoch that arrives later starts nothing. A newer job epoch stops whatever is
+// older, as a deployment of it does. Idempotent; the end of the attempts is reported through the Host.
 func (p *Process) Cancel(c *taskpb.Cancel) {
 	if err := c.Validate(); err != nil || c.Job != p.cfg.Job {
 		p.log.Warn("cancel refused", "for", c.GetJob(), "error", err)
 		return
 	}
-	for _, a := range p.withdraw(c) {
+	old, cancelled := p.withdraw(c)
+	for _, a := range old {
+		a.cancel(errSuperseded)
+	}
+	for _, a := range cancelled {
 		a.cancel(errCancelled)
 	}
 }
 
-// withdraw enters the fences of c and returns the attempts that have to be told.
-func (p *Process) withdraw(c *taskpb.Cancel) (stop []*attempt) {
+// withdraw enters the fences of c and returns the attempts that have to be told: those of an older job epoch, and those
+// that are meant.
+func (p *Process) withdraw(c *taskpb.Cancel) (old, stop []*attempt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.JobEpoch < p.mu.jobEpoch {
 		p.log.Debug("stale cancel dropped", "epoch", c.JobEpoch)
-		return nil
+		return nil, nil
 	}
+	old = p.enter(c.JobEpoch)
 	limit := map[int32]uint64{}
 	for _, r := range c.Regions {
 		limit[r.Region] = r.Epoch
@@ -261,11 +281,7 @@ func (p *Process) withdraw(c *taskpb.Cancel) (stop []*attempt) {
 		}
 	}
 	for region, epoch := range limit {
-		r := p.mu.regions[region]
-		if r == nil {
-			r = &fence{}
-			p.mu.regions[region] = r
-		}
+		r := p.region(region)
 		r.cancelled = max(r.cancelled, epoch)
 	}
 	for a := range p.mu.running {
@@ -277,5 +293,5 @@ func (p *Process) withdraw(c *taskpb.Cancel) (stop []*attempt) {
 			}
 		}
 	}
-	return stop
+	return old, stop
 }

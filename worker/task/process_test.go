@@ -193,6 +193,29 @@ func TestCancelStopsOnlyWhatIsOldEnough(t *testing.T) {
 	})
 }
 
+// A cancel may be the first that a process hears of a job's new epoch.
+func TestACancelOfANewJobEpochHoldsForDeploymentsBehindIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, _ := waiting(t, 10)
+		c := start(t, j)
+		deploy(t, c, j.deployment(5, 5))
+		c.expect("#5 RUNNING")
+		c.proc.Cancel(&taskpb.Cancel{Job: "job-1", JobEpoch: 2, Regions: []*taskpb.RegionEpoch{{Region: 0, Epoch: 1}}})
+		c.expect("#5 CANCELLED")
+		for i, want := range []string{"#6 CANCELLED", "#7 RUNNING"} {
+			epoch := uint64(i + 1)
+			d := j.deployment(uint32(5+epoch), epoch)
+			d.JobEpoch = 2
+			deploy(t, c, d)
+			c.expect(want)
+		}
+		old := j.deployment(9, 9)
+		if err := c.proc.Deploy(old); !errors.Is(err, ErrStale) {
+			t.Errorf("a deployment of the old epoch: %v", err)
+		}
+	})
+}
+
 func TestCancelDuringDeploy(t *testing.T) {
 	j, _ := waiting(t, 3)
 	c := start(t, j)
