@@ -253,7 +253,4 @@ func (e *edgeIn[T]) position() string {
 
 func (e *edgeIn[T]) stats() shuffle.GateStats { return e.g.Stats() }
 
-func (e *edgeIn[T]) close(err error) error {
-	e.g.Close(err)
-	return nil
-}
+func (e *edgeIn[T]) close(err error) { e.g.Close(err) }

@@ -64,7 +64,8 @@ type gate interface {
 	step(limit int) (records int, ev element.Event, idle bool, err error)
 	position() string
 	stats() shuffle.GateStats
-	close(err error) error
+	// close gives it up; nil: it has ended.
+	close(err error)
 }
 
 // closedGate has no channels: nothing will come.
@@ -80,7 +81,7 @@ func (g *closedGate) step(int) (int, element.Event, bool, error) {
 
 func (g *closedGate) position() string         { return "" }
 func (g *closedGate) stats() shuffle.GateStats { return shuffle.GateStats{} }
-func (g *closedGate) close(error) error        { return nil }
+func (g *closedGate) close(error)              {}
 
 func (h *gateHead) step(limit int) (progress, error) {
 	for range h.gates {
@@ -137,9 +138,7 @@ func (h *gateHead) received() (records, bytes int64) {
 
 func (h *gateHead) close(err error) error {
 	for _, g := range h.gates {
-		if cerr := g.close(err); cerr != nil {
-			return cerr
-		}
+		g.close(err)
 	}
 	return nil
 }

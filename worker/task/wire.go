@@ -59,7 +59,7 @@ func (w *wiring) wire() (_ *wired, err error) {
 		if err != nil {
 			return nil, err
 		}
-		w.opened = append(w.opened, g.close)
+		w.opened = append(w.opened, func(err error) error { g.close(err); return nil })
 		h.gates = append(h.gates, g)
 	}
 	return &wired{h.chain, h}, nil
