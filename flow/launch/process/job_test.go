@@ -38,6 +38,8 @@ func buildNumbers(spec *jobpb.JobSpec) (*task.Program, []*jobpb.Diagnostic) {
 		return nil, nil
 	case "hang":
 		select {}
+	case "recurse":
+		recurse([1 << 10]byte{})
 	case "print":
 		fmt.Println("planning")
 	}
@@ -60,6 +62,11 @@ func buildNumbers(spec *jobpb.JobSpec) (*task.Program, []*jobpb.Diagnostic) {
 		{Source: task.NewSource[int64](numbers{stuck: spec.Params["do"] == "stuck", endless: spec.Params["do"] == "endless"}, task.SourceOptions[int64]{})},
 		{Stages: []task.Stage{task.NewSink[int64](sum{})}, Exchanges: []task.Exchange{task.NewKeyedExchange(c, id, hash)}},
 	}}, nil
+}
+
+func recurse(frame [1 << 10]byte) byte {
+	frame[0]++
+	return recurse(frame) + frame[0]
 }
 
 // planNumbers is what a coordinator makes of the graph.

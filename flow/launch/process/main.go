@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -43,8 +44,14 @@ const (
 	exitOrphan = 3 // the agent is gone
 )
 
+// maxStack bounds the stack of a goroutine, in bytes. Go's own bound of 1 GiB is more than most task processes have, and
+// a function that calls itself without end stops the whole process for so long on its way there that it looks like a
+// lost one instead of a crashed one.
+const maxStack = 64 << 20
+
 // Main is the whole life of a task process. It returns the code to exit with; the caller exits at once.
 func Main(j Job) int {
+	debug.SetMaxStack(maxStack)
 	log := hclog.New(&hclog.LoggerOptions{Name: "task", Output: os.Stderr, Level: hclog.Info})
 	end, err := pipe.Inherited()
 	if err != nil {

@@ -405,6 +405,15 @@ func TestABuildFunctionThatDoesNotReturnAtDeploymentEndsTheProcess(t *testing.T)
 	c.exit(exitFailed)
 }
 
+func TestAnEndlessRecursionCrashesBeforeItTakesTheMemory(t *testing.T) {
+	c := startChild(t)
+	c.send(&taskpb.AgentMessage{Message: &taskpb.AgentMessage_Build{Build: &taskpb.Build{Spec: spec("recurse")}}})
+	c.exit(2)
+	if want := "goroutine stack exceeds 67108864-byte limit"; !strings.Contains(c.out.String(), want) {
+		t.Errorf("the process said nothing of %q", want)
+	}
+}
+
 func TestMemoryThatCannotFitIsExplained(t *testing.T) {
 	c := startChild(t)
 	d := alone("")
