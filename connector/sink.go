@@ -100,8 +100,9 @@ const (
 // Committer makes prepared output visible. Commit may run again after any crash, late, and at the same time as a
 // commit of the same output by a process that is believed dead: it must be idempotent.
 type Committer interface {
+	// Commit is tried again after an error, until it succeeds; an error marked by Fatal fails the job.
 	Commit(ctx context.Context, cs []Committable) ([]CommitResult, error)
-	// Abort removes prepared output that will never be committed. Idempotent.
+	// Abort removes prepared output that will never be committed. Idempotent. It is tried again for a while.
 	Abort(ctx context.Context, cs []Committable) error
 	// AbortUnknown removes leftovers of lower epochs of this job, sink and subtask, except keep. After a change of
 	// parallelism subtask i answers for all old subtasks whose index is i modulo the parallelism.

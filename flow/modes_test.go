@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/connector/file"
 	"github.com/sluiceio/sluice/flow"
 	"github.com/sluiceio/sluice/flow/launch"
 	"github.com/sluiceio/sluice/internal/run"
@@ -217,6 +220,32 @@ func TestAFailedRunPrintsTheRootCause(t *testing.T) {
 	if code != launch.ExitFailed || !strings.Contains(stderr, "attempt 3") || !strings.Contains(stderr, "restarts: 2") ||
 		strings.Count(stderr, "job restarts") == 0 || strings.Contains(stderr, "attempt failed") {
 		t.Errorf("exit %d:\n%s", code, stderr)
+	}
+}
+
+func TestASecondRunOverOutputOfAnotherContentFails(t *testing.T) {
+	dir := t.TempDir()
+	write := func(values ...int) launch.Job {
+		return flow.JobOf("writes", func(p *flow.Pipeline, _ *flow.NoConfig) error {
+			p.Of("in", values...).To("out", file.Text(dir, func(row []byte, v int) []byte { return strconv.AppendInt(row, int64(v), 10) }))
+			return nil
+		})
+	}
+	for range 2 {
+		if code, _, stderr := call(write(1, 2)); code != launch.ExitOK {
+			t.Fatalf("exit %d: %s", code, stderr)
+		}
+	}
+	code, _, stderr := call(write(3))
+	if code != launch.ExitFailed || !strings.Contains(stderr, "error E056: commit: output "+dir) || !strings.Contains(stderr, "choose another") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "part-*"))
+	if err != nil || len(kept) == 0 {
+		t.Fatalf("files %q: %v", kept, err)
+	}
+	if rows, err := os.ReadFile(kept[0]); string(rows) != "1\n2\n" || err != nil {
+		t.Errorf("%s holds %q: %v", kept[0], rows, err)
 	}
 }
 

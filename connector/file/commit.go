@@ -123,7 +123,7 @@ func (c *committer) settle(from, to string) (connector.CommitResult, error) {
 		return 0, fmt.Errorf("commit output: %w", err)
 	}
 	if !same {
-		return 0, connector.Fatal(fmt.Errorf("output %s exists: another job with the same id has written into this directory", to))
+		return 0, connector.Fatal(fmt.Errorf("output %s exists with other content, written by another run under the same job id: empty the directory, or choose another one", to))
 	}
 	if err := c.remove(from); err != nil {
 		return 0, fmt.Errorf("commit output: %w", err)

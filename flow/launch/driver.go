@@ -51,7 +51,8 @@ type driver struct {
 	slots   int
 	wake    *time.Timer
 	job     string
-	told    int32 // restarts that were logged
+	told    int32  // restarts that were logged
+	waits   string // what was logged last that the end of the job waits for
 	stuck   *jobpb.Failure
 }
 
@@ -196,8 +197,12 @@ func (d *driver) grow(job *state.Job) {
 	}
 }
 
-// tell logs a restart with its cause.
+// tell logs a restart with its cause, and what the end of the job waits for.
 func (d *driver) tell(head *jobpb.Job) {
+	if head.Status == jobpb.JobStatus_JOB_FINISHING && head.Message != "" && head.Message != d.waits {
+		d.waits = head.Message
+		d.e.Log.Warn("job does not end yet", "reason", head.Message)
+	}
 	if head.Restarts == d.told {
 		return
 	}

@@ -36,7 +36,7 @@ func Run(ctx context.Context, m *taskpb.Commit, sinks Sinks) *taskpb.CommitResul
 	if err == nil {
 		return r
 	}
-	r.Retry = !errors.Is(err, errLost)
+	r.Retry = !hopeless(err)
 	if !errors.Is(err, errRetryLater) && ctx.Err() == nil {
 		r.Failure = fault.Failure(err)
 	}
@@ -51,9 +51,9 @@ func all(ctx context.Context, m *taskpb.Commit, sinks Sinks) error {
 			errs = append(errs, err)
 		}
 	}
-	// Lost output counts before everything that a retry may cure.
+	// What is hopeless counts before everything that a retry may cure.
 	for _, err := range errs {
-		if errors.Is(err, errLost) {
+		if hopeless(err) {
 			return err
 		}
 	}
@@ -64,6 +64,9 @@ func all(ctx context.Context, m *taskpb.Commit, sinks Sinks) error {
 	}
 	return errors.Join(errs...)
 }
+
+// hopeless reports whether trying again cannot cure err: output is lost, or the sink says so of its error.
+func hopeless(err error) bool { return errors.Is(err, errLost) || connector.IsFatal(err) }
 
 // output is what one sink has to commit, in order.
 type output struct {
@@ -96,7 +99,7 @@ func (g *output) run(ctx context.Context, m *taskpb.Commit, sinks Sinks) error {
 			Err: fmt.Errorf("%w: no such committing sink in this binary", errLost),
 		}
 	}
-	return with(ctx, open, t, fault.CodeCommit, func(k connector.Committer) error {
+	err := with(ctx, open, t, fault.CodeCommit, func(k connector.Committer) error {
 		if m.Abort {
 			if err := k.Abort(ctx, g.cs); err != nil {
 				return fmt.Errorf("abort: %w", err)
@@ -109,6 +112,10 @@ func (g *output) run(ctx context.Context, m *taskpb.Commit, sinks Sinks) error {
 		}
 		return g.judge(results)
 	})
+	if f, ok := errors.AsType[*fault.Fault](err); ok && f.Code == fault.CodeCommit && hopeless(err) {
+		f.Code = fault.CodeLost
+	}
+	return err
 }
 
 // judge looks for what is not committed.

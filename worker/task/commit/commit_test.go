@@ -136,6 +136,10 @@ func TestOutcomes(t *testing.T) {
 		"OpenFails":        {map[string]*sink{"a": {openErr: errTest}, "b": {}}, false, true, fault.CodeCommit, "open committer: test failure"},
 		"CloseFails":       {map[string]*sink{"a": {close: errTest}, "b": {}}, false, true, fault.CodeCommit, "close committer: test failure"},
 		"Panics":           {map[string]*sink{"a": {panics: true}, "b": {}}, false, true, fault.CodePanic, "panic: boom"},
+		"Fatal":            {map[string]*sink{"a": {err: connector.Fatal(errTest)}, "b": {}}, false, false, fault.CodeLost, "commit: test failure"},
+		"FatalBeatsRetry":  {map[string]*sink{"a": {err: connector.Fatal(errTest)}, "b": {results: later}}, false, false, fault.CodeLost, "commit: test failure"},
+		"FatalOpen":        {map[string]*sink{"a": {openErr: connector.Fatal(errTest)}, "b": {}}, false, false, fault.CodeLost, "open committer: test failure"},
+		"FatalAbort":       {map[string]*sink{"a": {err: connector.Fatal(errTest)}, "b": {}}, true, false, fault.CodeLost, "abort: test failure"},
 		"AbortFails":       {map[string]*sink{"a": {err: errTest}, "b": {}}, true, true, fault.CodeCommit, "abort: test failure"},
 	} {
 		t.Run(name, func(t *testing.T) {
