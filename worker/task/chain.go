@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
@@ -25,8 +26,8 @@ type node struct {
 	size int
 	// kids are the offsets, from this node, of the consumers of the main output, in the order of the fan-out.
 	kids []int
-	// entries are the code addresses of the node's pushes: how blame recognises it on the stack.
-	entries []uintptr
+	// entries are the code of the node's pushes: how blame recognises it on the stack.
+	entries []entry
 }
 
 // outlet is the writing end of an edge, erased. Records go through its Push.
@@ -218,8 +219,32 @@ func (c *chain) committables() []*jobpb.Committable {
 	return out
 }
 
-// entryOf is the code address of a Push.
-func entryOf(push any) uintptr { return reflect.ValueOf(push).Pointer() }
+// entry tells the code of a Push on the stack.
+type entry struct {
+	pc uintptr
+	// method is the name of the method that the push is a value of; empty: it is none. The wrapper that such a value
+	// points to is on no stack, and the address of the method itself is not to be had.
+	method string
+}
+
+func entryOf(push any) entry {
+	e := entry{pc: reflect.ValueOf(push).Pointer()}
+	if f := runtime.FuncForPC(e.pc); f != nil {
+		if method, ok := strings.CutSuffix(f.Name(), "-fm"); ok {
+			e.method = method
+		}
+	}
+	return e
+}
+
+func (e entry) is(f *runtime.Frame) bool {
+	return f.Entry == e.pc || e.method != "" && f.Function == e.method
+}
+
+// pushes reports whether f is the frame of a push of n.
+func (n *node) pushes(f *runtime.Frame) bool {
+	return slices.ContainsFunc(n.entries, func(e entry) bool { return e.is(f) })
+}
 
 // blame finds the operator that was at work when a panic unwound the stack pcs (innermost first). Tracking it while
 // records flow would cost every record; instead each push of the chain is looked for among the frames, from the head
@@ -229,8 +254,8 @@ func (c *chain) blame(pcs []uintptr) string {
 	if at < 0 {
 		at = c.root
 	}
-	for _, entry := range entriesOf(pcs) {
-		if next := c.find(at, entry); next >= 0 {
+	for _, f := range framesOf(pcs) {
+		if next := c.find(at, &f); next >= 0 {
 			at = next
 		}
 	}
@@ -240,13 +265,13 @@ func (c *chain) blame(pcs []uintptr) string {
 	return c.nodes[at].id
 }
 
-// entriesOf are the entry addresses of the frames, outermost first.
-func entriesOf(pcs []uintptr) []uintptr {
-	var out []uintptr
+// framesOf are the frames of a stack, outermost first.
+func framesOf(pcs []uintptr) []runtime.Frame {
+	var out []runtime.Frame
 	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
-		out = append(out, f.Entry)
+		out = append(out, f)
 		if !more {
 			slices.Reverse(out)
 			return out
@@ -254,20 +279,20 @@ func entriesOf(pcs []uintptr) []uintptr {
 	}
 }
 
-// find is the node behind at whose push has this entry, or -1.
-func (c *chain) find(at int, entry uintptr) int {
+// find is the node behind at whose push is f, or -1.
+func (c *chain) find(at int, f *runtime.Frame) int {
 	first, end := 0, len(c.nodes)
 	if at >= 0 {
 		n := &c.nodes[at]
 		if n.rt != nil && len(n.kids) > 1 {
-			if kid := at + n.kids[min(n.rt.branch, len(n.kids)-1)]; slices.Contains(c.nodes[kid].entries, entry) {
+			if kid := at + n.kids[min(n.rt.branch, len(n.kids)-1)]; c.nodes[kid].pushes(f) {
 				return kid
 			}
 		}
 		first, end = at+1, at+n.size
 	}
 	for i := first; i < end; i++ {
-		if slices.Contains(c.nodes[i].entries, entry) {
+		if c.nodes[i].pushes(f) {
 			return i
 		}
 	}

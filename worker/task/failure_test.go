@@ -165,6 +165,47 @@ func TestPanicOutsideRecordsNamesTheEvent(t *testing.T) {
 	}
 }
 
+// divider is an operator whose push is a method.
+type divider struct {
+	Base
+	out Push[int]
+	by  func(int) int
+}
+
+func (d *divider) push(v int) { d.out(d.by(v)) }
+
+func dividing(by func(int) int) Stage {
+	return StageOf[int, int](func(_ *Runtime, out Push[int]) (Push[int], Operator, error) {
+		d := &divider{out: out, by: by}
+		return d.push, d, nil
+	})
+}
+
+func TestPanicNamesAnOperatorWhosePushIsAMethod(t *testing.T) {
+	for culprit := range 3 {
+		j := newJob(t)
+		by := []func(int) int{same, same, same}
+		by[culprit] = boomAt(42)
+		at := j.then(j.source("src", 1, NewSource(ints(100), SourceOptions[int]{})), "m0", dividing(by[0]))
+		at = j.then(at, "m1", mapped(by[1]))
+		at = j.then(at, "m2", dividing(by[2]))
+		j.then(at, "out", NewSink(&collected[int]{}))
+		expect(t, failed(t, j), fault.CodePanic, fmt.Sprint("m", culprit), "row 42 of split 0")
+	}
+
+	j := newJob(t)
+	src := j.source("src", 1, NewSource(ints(50), SourceOptions[int]{}))
+	x := NewKeyedExchange(mustCodec[int](t), same, mustHash[int](t))
+	j.join("head", 1, end{from: src, by: jobpb.Partitioner_PARTITIONER_HASH, x: x, st: dividing(boomAt(42))})
+	c := start(t, j)
+	deploy(t, c, j.deployment(1, 1))
+	for _, u := range c.await(2) {
+		if u.Chain == 1 {
+			expect(t, u.Failure, fault.CodePanic, "head", "record 43 from subtask 0 of src")
+		}
+	}
+}
+
 // An operator that fires on an event pushes into those behind it: the one that breaks is blamed, not the one that fired.
 func TestPanicBehindAnOperatorThatFires(t *testing.T) {
 	j := newJob(t)

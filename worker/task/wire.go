@@ -162,7 +162,7 @@ func (w *wiring) outlet(from int32, ref layout.Input, e *jobpb.Edge) ([]any, []n
 		return nil, nil, fault.Of(fmt.Errorf("open the edge to %s: %w", id, err), fault.CodeDeploy, id)
 	}
 	w.opened = append(w.opened, o.close)
-	return []any{push}, []node{{id: id, out: o, size: 1, entries: []uintptr{entryOf(push)}}}, nil
+	return []any{push}, []node{{id: id, out: o, size: 1, entries: []entry{entryOf(push)}}}, nil
 }
 
 func (w *wiring) gate(ref layout.Input, push any) (gate, error) {
