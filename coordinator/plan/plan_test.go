@@ -31,8 +31,10 @@ func op(id string, bounded bool, ins ...*jobpb.Input) *jobpb.Operator {
 func in(o int32, p jobpb.Partitioner) *jobpb.Input { return &jobpb.Input{Operator: o, Partitioner: p} }
 
 func wordcount(bounded bool) *jobpb.Graph {
+	out := op("out", bounded, in(2, forward))
+	out.Kind = "sink"
 	return &jobpb.Graph{Name: "wordcount", Operators: []*jobpb.Operator{
-		source("lines", bounded), op("split", bounded, in(0, forward)), op("count", bounded, in(1, hashed)), op("out", bounded, in(2, forward)),
+		source("lines", bounded), op("split", bounded, in(0, forward)), op("count", bounded, in(1, hashed)), out,
 	}}
 }
 

@@ -269,10 +269,35 @@ func TestAggregateOverUpdatesIsWarnedOf(t *testing.T) {
 			t.Errorf("%s: warnings at %v, want %v", c.name, places, c.want)
 		}
 	}
-	side := chain(false, "source", "window.count", "count")
+	side := chain(false, "source", "window.count", "count", "sink")
 	side.Operators[1].Kind = "count"
 	side.Operators[2].Inputs[0].Port = "late"
 	if ds := Warn(side); ds != nil {
 		t.Errorf("a side output carries no updates: %v", ds)
+	}
+}
+
+func TestResultsThatGoNowhereAreWarnedOf(t *testing.T) {
+	op := func(id, kind string, ins ...*jobpb.Input) *jobpb.Operator {
+		return &jobpb.Operator{Id: id, Kind: kind, Bounded: true, Location: "main.go:" + id, Inputs: ins}
+	}
+	g := &jobpb.Graph{Name: "g", Operators: []*jobpb.Operator{
+		op("0", "source"),
+		op("1", "map", &jobpb.Input{}),
+		op("2", "process", &jobpb.Input{Operator: 1}), // only its side output is read
+		op("3", "sink", &jobpb.Input{Operator: 2, Port: "bad"}),
+		op("4", "peek", &jobpb.Input{Operator: 1}),
+		op("5", "count", &jobpb.Input{Operator: 1}),
+		op("6", "source"),
+	}}
+	var places []string
+	for _, d := range Warn(g) {
+		if d.Code != CodeNoSink || len(d.Hints) != 1 {
+			t.Errorf("%v", d)
+		}
+		places = append(places, d.Where)
+	}
+	if want := []string{"main.go:5", "main.go:6"}; !slices.Equal(places, want) {
+		t.Errorf("warnings at %v, want %v", places, want)
 	}
 }

@@ -6,15 +6,43 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
-// CodeEveryUpdate warns of an aggregate over the updates of another one.
-const CodeEveryUpdate = "W022"
+// Codes of warnings.
+const (
+	CodeEveryUpdate = "W022" // an aggregate over the updates of another one
+	CodeNoSink      = "W023" // an operator whose results go nowhere
+)
 
 // Warn reports what a valid graph may do and its author may not have meant.
+func Warn(g *jobpb.Graph) []*jobpb.Diagnostic {
+	return append(everyUpdate(g), noSink(g)...)
+}
+
+// noSink finds operators whose results nobody reads: most are streams whose author has forgotten To. A peek may be
+// there for its effect.
+func noSink(g *jobpb.Graph) (found []*jobpb.Diagnostic) {
+	read := make([]bool, len(g.Operators))
+	for _, o := range g.Operators {
+		for _, in := range o.Inputs {
+			read[in.Operator] = true
+		}
+	}
+	for i, o := range g.Operators {
+		if read[i] || o.Kind == "sink" || o.Kind == "peek" {
+			continue
+		}
+		found = append(found, &jobpb.Diagnostic{
+			Code: CodeNoSink, Where: o.Location, Message: fmt.Sprintf("the results of %q go nowhere", o.Id), Hints: []string{"end the stream in a sink: .To(id, sink)"},
+		})
+	}
+	return found
+}
+
+// everyUpdate finds aggregates over the updates of another one.
 //
 // On endless input a rolling aggregate emits every update: a key that was counted to three sends 1, 2 and 3. Another
 // aggregate behind it takes each of them for a record of its own. A window closes the groups: it emits once per key and
 // window. A process function keeps what it likes, so nothing is said about what stands behind one.
-func Warn(g *jobpb.Graph) []*jobpb.Diagnostic {
+func everyUpdate(g *jobpb.Graph) []*jobpb.Diagnostic {
 	var found []*jobpb.Diagnostic
 	updates := make([]*jobpb.Operator, len(g.Operators)) // by operator: whose updates it emits; nil: nobody's
 	for i, o := range g.Operators {
