@@ -12,6 +12,7 @@ import (
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/flowtest"
+	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/internal/run"
 )
 
@@ -96,9 +97,12 @@ func TestSpeedTumblingCount(t *testing.T) {
 	ratio.AtMost(t, 2.5, ratio.Wall, func(n int) { plainTumbling(n) }, func(n int) { tumbling(t, n) })
 }
 
-// TestKeyedJobsAllocateNothingPerRecord: what a job allocates does not grow with its records, once its keys are known. A
+// TestSpeedKeyedJobsAllocateNothingPerRecord: what a job allocates does not grow with its records, once its keys are known. A
 // watermark may cost a few allocations; there is one per batch at most.
-func TestKeyedJobsAllocateNothingPerRecord(t *testing.T) {
+func TestSpeedKeyedJobsAllocateNothingPerRecord(t *testing.T) {
+	if invariant.Enabled {
+		t.Skip("the race detector and the checks that come with it allocate per record; `make speed` runs this test")
+	}
 	const few, many = 600_000, 2_600_000 // more than two windows, and every key
 	for name, job := range map[string]func(n int){
 		"count":    func(n int) { keyed(t, n, 1) },
