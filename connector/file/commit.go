@@ -119,6 +119,10 @@ func (c *committer) publish(name string) (connector.CommitResult, error) {
 // file with both. Anything else under the new name stems from somebody who uses the same job id.
 func (c *committer) settle(from, to string) (connector.CommitResult, error) {
 	same, err := c.equal(from, to)
+	if errors.Is(err, fs.ErrNotExist) {
+		// A twin of this commit moved the file after it was seen under its old name.
+		return connector.AlreadyCommitted, nil
+	}
 	if err != nil {
 		return 0, fmt.Errorf("commit output: %w", err)
 	}
