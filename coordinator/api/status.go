@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/apipb"
@@ -15,10 +16,12 @@ func summary(job *state.Job) *apipb.JobSummary {
 	for range job.Subtasks() {
 		all++
 	}
+	line, _, _ := strings.Cut(head.Failure.GetMessage(), "\n")
 	return &apipb.JobSummary{
 		Id: head.Id, Name: head.Spec.GetName(), Status: head.Status,
 		Running: int32(job.Count(jobpb.SubtaskState_SUBTASK_RUNNING)), Subtasks: int32(all), Restarts: head.Restarts,
-		CreatedUs: head.CreatedUs, EndedUs: head.EndedUs, Message: head.Message,
+		CreatedUs: head.CreatedUs, StartedUs: head.StartedUs, EndedUs: head.EndedUs, Message: head.Message,
+		FailureCode: head.Failure.GetCode(), FailureLine: line,
 	}
 }
 

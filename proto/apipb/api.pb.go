@@ -472,6 +472,9 @@ type JobSummary struct {
 	CreatedUs     int64                  `protobuf:"varint,7,opt,name=created_us,json=createdUs,proto3" json:"created_us,omitempty"`
 	EndedUs       int64                  `protobuf:"varint,8,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
 	Message       string                 `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
+	StartedUs     int64                  `protobuf:"varint,10,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`      // 0: nothing of it has run
+	FailureCode   string                 `protobuf:"bytes,11,opt,name=failure_code,json=failureCode,proto3" json:"failure_code,omitempty"` // of the root cause of a failure
+	FailureLine   string                 `protobuf:"bytes,12,opt,name=failure_line,json=failureLine,proto3" json:"failure_line,omitempty"` // the first line of its text
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -565,6 +568,27 @@ func (x *JobSummary) GetEndedUs() int64 {
 func (x *JobSummary) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *JobSummary) GetStartedUs() int64 {
+	if x != nil {
+		return x.StartedUs
+	}
+	return 0
+}
+
+func (x *JobSummary) GetFailureCode() string {
+	if x != nil {
+		return x.FailureCode
+	}
+	return ""
+}
+
+func (x *JobSummary) GetFailureLine() string {
+	if x != nil {
+		return x.FailureLine
 	}
 	return ""
 }
@@ -3486,7 +3510,7 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x03(\x0e2\x15.sluice.job.JobStatusR\x06status\"d\n" +
 	"\fListResponse\x12*\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x16.sluice.api.JobSummaryR\x04jobs\x12(\n" +
-	"\x04read\x18\x02 \x01(\v2\x14.sluice.api.ReadInfoR\x04read\"\x85\x02\n" +
+	"\x04read\x18\x02 \x01(\v2\x14.sluice.api.ReadInfoR\x04read\"\xea\x02\n" +
 	"\n" +
 	"JobSummary\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -3498,7 +3522,12 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\n" +
 	"created_us\x18\a \x01(\x03R\tcreatedUs\x12\x19\n" +
 	"\bended_us\x18\b \x01(\x03R\aendedUs\x12\x18\n" +
-	"\amessage\x18\t \x01(\tR\amessage\"\xa6\x01\n" +
+	"\amessage\x18\t \x01(\tR\amessage\x12\x1d\n" +
+	"\n" +
+	"started_us\x18\n" +
+	" \x01(\x03R\tstartedUs\x12!\n" +
+	"\ffailure_code\x18\v \x01(\tR\vfailureCode\x12!\n" +
+	"\ffailure_line\x18\f \x01(\tR\vfailureLine\"\xa6\x01\n" +
 	"\bReadInfo\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x18\n" +

@@ -40,10 +40,25 @@ func List(ctx context.Context, s *Session, o ListOptions) error {
 		row(w, "JOB", "STATUS", "SUBTASKS", "RESTARTS", "CREATED", "RAN", "MESSAGE")
 		for _, j := range resp.Jobs {
 			row(w, j.Id, enum(j.Status), fmt.Sprintf("%d/%d", j.Running, j.Subtasks), j.Restarts,
-				clock(j.CreatedUs), ran(j.CreatedUs, j.EndedUs, s.Now()), j.Message)
+				clock(j.CreatedUs), ran(j.StartedUs, j.EndedUs, s.Now()), summaryMessage(j))
 		}
 		note(w, resp.Read)
 	})
+}
+
+// messageWidth is how much of a job's message a table of jobs shows, in characters.
+const messageWidth = 100
+
+// summaryMessage is what a job waits for, or why it failed.
+func summaryMessage(j *apipb.JobSummary) string {
+	text := j.Message
+	if j.FailureCode != "" {
+		text = j.FailureCode + ": " + j.FailureLine
+	}
+	if r := []rune(text); len(r) > messageWidth {
+		text = string(r[:messageWidth-1]) + "…"
+	}
+	return text
 }
 
 // note ends a table with a line about its age.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,8 +128,9 @@ func TestListTableSaysWhenItIsStale(t *testing.T) {
 		}
 		return &apipb.ListResponse{
 			Jobs: []*apipb.JobSummary{
-				{Id: "a-1", Status: jobpb.JobStatus_JOB_FINISHED, Subtasks: 4, CreatedUs: ago(time.Minute), EndedUs: ago(15 * time.Second)},
+				{Id: "a-1", Status: jobpb.JobStatus_JOB_FINISHED, Subtasks: 4, CreatedUs: ago(time.Minute), StartedUs: ago(59 * time.Second), EndedUs: ago(15 * time.Second)},
 				{Id: "b-2", Status: jobpb.JobStatus_JOB_WAITING, Subtasks: 2, CreatedUs: ago(1500 * time.Millisecond), Message: "2 of 4 slots are free"},
+				{Id: "c-3", Status: jobpb.JobStatus_JOB_FAILED, CreatedUs: ago(time.Second), EndedUs: ago(time.Second), FailureCode: "E053", FailureLine: "no file matches " + strings.Repeat("é", 200)},
 			},
 			Read: &apipb.ReadInfo{Node: "0123456789", Stale: true, Applied: 48211, WithoutLeaderUs: 12_000_000},
 		}, nil
@@ -137,8 +139,9 @@ func TestListTableSaysWhenItIsStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `JOB  STATUS    SUBTASKS  RESTARTS  CREATED                   RAN  MESSAGE
-a-1  FINISHED  0/4       0         2026-01-02T03:03:05.000Z  45s  -
-b-2  WAITING   0/2       0         2026-01-02T03:04:03.500Z  1s   2 of 4 slots are free
+a-1  FINISHED  0/4       0         2026-01-02T03:03:05.000Z  44s  -
+b-2  WAITING   0/2       0         2026-01-02T03:04:03.500Z  -    2 of 4 slots are free
+c-3  FAILED    0/0       0         2026-01-02T03:04:04.000Z  -    E053: no file matches ` + strings.Repeat("é", 77) + `…
 
 (stale: no leader for 12s; last applied 48211, as seen by 01234567)
 `
@@ -175,9 +178,9 @@ func TestWatchShowsRatesUntilTheEnd(t *testing.T) {
 
 // waits is a coordinator whose job ends as given, after the calls before it ended as given.
 func waits(before []error, end *apipb.StatusResponse) *fake {
-	n := 0
+	var calls atomic.Int64 // a call may begin before the one before it has gone
 	return &fake{wait: func(ctx context.Context, _ *apipb.WaitRequest) (*apipb.StatusResponse, error) {
-		n++
+		n := int(calls.Add(1))
 		if n <= len(before) {
 			if before[n-1] == nil { // until the call's own deadline
 				<-ctx.Done()
