@@ -159,7 +159,7 @@ func (d *driver) collect(ctx context.Context) error {
 		done := schedule.ProposalDone{Key: p.key, Err: p.err}
 		if p.err == nil {
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.r.n.cfg.ApplyTimeout)
-			done.Result, done.Err = d.r.n.await(bounded, func() raft.ApplyFuture { return p.future })
+			done.Result, done.Err = d.r.n.await(bounded, func() raft.ApplyFuture { return p.future }, func() {})
 			cancel()
 		}
 		if done.Err != nil {

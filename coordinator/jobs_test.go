@@ -201,6 +201,7 @@ func TestDryRunPlansWithoutAJob(t *testing.T) {
 			t.Fatalf("plan %v, %v", resp, err)
 		}
 		w.Stop()
+		awaitWorkers(c, leader, 0)
 		c.StartWorker("w2", clustertest.WorkerOptions{BuildFails: &jobpb.Failure{Code: "E043", Message: "build panicked: boom", Position: "main.go:7"}})
 		awaitWorkers(c, leader, 1)
 		resp, err = dry()
@@ -223,6 +224,7 @@ func TestForeignBinaryAndForeignRuntimeAreRefused(t *testing.T) {
 		_, err := leader.Jobs().Submit(call(t), &apipb.SubmitRequest{Spec: clustertest.Spec("job", digest), RequestId: "r"})
 		mustFail(t, err, codes.InvalidArgument, "E040")
 		arm.Stop()
+		awaitWorkers(c, leader, 0)
 		c.StartWorker("w2", clustertest.WorkerOptions{Protocol: taskpb.ProtocolMax + 7})
 		awaitWorkers(c, leader, 1)
 		status := waitFor(t, leader, mustSubmit(t, leader, digest, "r").Job)

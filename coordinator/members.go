@@ -117,20 +117,14 @@ func (n *node) Join(ctx context.Context, joining *commandpb.Node) error {
 func (n *node) configure(ctx context.Context, change func(timeout time.Duration) raft.IndexFuture) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.ApplyTimeout)
 	defer cancel()
-	done := make(chan error, 1)
-	n.group.Go("change configuration", func(context.Context) error {
-		done <- change(n.cfg.ApplyTimeout).Error()
-		return nil
-	})
-	select {
-	case err := <-done:
-		if err != nil {
-			return &api.ProposalError{Cause: err, Outcome: outcomeOf(err)}
-		}
-		return nil
-	case <-ctx.Done():
-		return &api.ProposalError{Cause: context.Cause(ctx), Outcome: api.Unknown}
+	failed, err := wait(ctx, n.futures, "configuration", func() error { return change(n.cfg.ApplyTimeout).Error() })
+	switch {
+	case err != nil:
+		return &api.ProposalError{Cause: err, Outcome: api.Unknown}
+	case failed != nil:
+		return &api.ProposalError{Cause: failed, Outcome: outcomeOf(failed)}
 	}
+	return nil
 }
 
 // promote turns non-voters into voters, one at a time: when they have caught up and hold every artifact that the facts
@@ -368,17 +362,8 @@ func (n *node) Transfer(ctx context.Context, to string) (string, error) {
 func (n *node) transfer(ctx context.Context, start func() raft.Future) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.StopTimeout)
 	defer cancel()
-	done := make(chan error, 1)
-	n.group.Go("transfer leadership", func(context.Context) error {
-		done <- start().Error()
-		return nil
-	})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	failed, err := wait(ctx, n.futures, "transfer", func() error { return start().Error() })
+	return errors.Join(failed, err)
 }
 
 // awaitOther waits until another node is known to lead.

@@ -75,7 +75,8 @@ type node struct {
 	throne    *throne
 	conns     *conns
 
-	group     *run.Group    // everything that runs
+	group     *run.Group // everything that runs
+	futures   *futures
 	proposals chan struct{} // one for each proposal under way
 	renew     chan struct{} // the facts were replaced: begin the reign again
 	failed    chan error    // going on is unsafe
@@ -88,7 +89,7 @@ const maxProposals = 512
 func RunOn(ctx context.Context, cfg Config, parts Parts) (err error) {
 	n := &node{
 		cfg: cfg, parts: parts, apiAddress: advertised(cfg.Advertise, parts.API), started: time.Now(),
-		metrics: telemetry.New(), touched: newTouched(), gathering: formation.New(), throne: newThrone(),
+		metrics: telemetry.New(), touched: newTouched(), gathering: formation.New(), throne: newThrone(), futures: newFutures(),
 		proposals: make(chan struct{}, maxProposals), renew: make(chan struct{}, 1), failed: make(chan error, 1),
 	}
 	n.log = cfg.Log.Named("coordinator")
@@ -289,14 +290,20 @@ func (n *node) handOver() {
 	}
 }
 
-// shutDown ends everything and waits for it. Reigns and long calls end with the group; Raft's end settles what still waits
-// for the log; the last to go is what the others stood on.
+// shutDown ends everything and waits for it: calls, then reigns and tasks, then what still waits for the log, then Raft.
+// The last to go is what the others stood on.
 func (n *node) shutDown(server *grpc.Server) error {
 	n.group.Stop()
 	server.Stop()
 	n.transport.Interrupt()
-	raftErr := n.raft.Shutdown().Error()
-	err := errors.Join(n.group.Wait(), raftErr, n.parts.Transport.Close())
+	err := n.group.Wait()
+	if n.futures.settled(n.cfg.HangTimeout) {
+		err = errors.Join(err, n.futures.group.Wait())
+	} else {
+		// Only a disk that hangs gets here, and then this process is about to end anyway.
+		n.log.Error("raft has left questions unanswered; it is shut down all the same")
+	}
+	err = errors.Join(err, n.raft.Shutdown().Error(), n.parts.Transport.Close())
 	n.log.Info("coordinator stopped", "error", err)
 	return err
 }

@@ -32,33 +32,27 @@ func (n *node) Propose(ctx context.Context, cmd *commandpb.Command) (state.Resul
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.ApplyTimeout)
 	defer cancel()
 	return n.await(ctx, func() raft.ApplyFuture {
-		defer func() { <-n.proposals }()
 		return n.raft.Apply(data, n.cfg.ApplyTimeout)
-	})
+	}, func() { <-n.proposals })
 }
 
-// await waits for a future of Raft, until ctx ends at the latest.
-//
-// Raft's own timeout bounds only the way into its queue. After that an entry waits for a quorum, or for the end of the
-// lease, or for a disk; so the future is watched from a goroutine of its own, and the caller leaves at its deadline.
-func (n *node) await(ctx context.Context, start func() raft.ApplyFuture) (state.Result, error) {
+// await waits for an entry, until ctx ends at the latest, and calls settled when its fate is known: Raft's own timeout
+// bounds only the way into its queue, after which an entry waits for a quorum, for the end of the lease, or for a disk.
+func (n *node) await(ctx context.Context, start func() raft.ApplyFuture, settled func()) (state.Result, error) {
 	type answer struct {
 		result state.Result
 		err    error
 	}
-	answers := make(chan answer, 1)
-	n.group.Go("await entry", func(context.Context) error {
+	a, err := wait(ctx, n.futures, "entry", func() answer {
+		defer settled()
 		result, err := settle(start())
-		answers <- answer{result, err}
-		return nil
+		return answer{result, err}
 	})
-	select {
-	case a := <-answers:
-		return a.result, a.err
-	case <-ctx.Done():
+	if err != nil {
 		// Even if it is not in the queue yet it may still get there: nobody can take it back.
-		return state.Result{}, &api.ProposalError{Cause: context.Cause(ctx), Outcome: api.Unknown}
+		return state.Result{}, &api.ProposalError{Cause: err, Outcome: api.Unknown}
 	}
+	return a.result, a.err
 }
 
 // encode stamps a command with what every command carries.
@@ -119,18 +113,12 @@ func (n *node) Read(ctx context.Context) (*state.View, error) {
 	if n.reigning() == nil {
 		return nil, api.ErrNotLeader
 	}
-	verified := make(chan error, 1)
-	n.group.Go("verify leader", func(context.Context) error {
-		verified <- n.raft.VerifyLeader().Error()
-		return nil
-	})
-	select {
-	case err := <-verified:
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", api.ErrNotLeader, err)
-		}
-	case <-ctx.Done():
-		return nil, fmt.Errorf("verify leadership: %w", context.Cause(ctx))
+	lost, err := wait(ctx, n.futures, "verify leader", func() error { return n.raft.VerifyLeader().Error() })
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("verify leadership: %w", err)
+	case lost != nil:
+		return nil, fmt.Errorf("%w: %w", api.ErrNotLeader, lost)
 	}
 	if n.reigning() == nil {
 		return nil, api.ErrNotLeader

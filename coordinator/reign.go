@@ -190,20 +190,11 @@ func (n *node) rule(ctx context.Context) (err error) {
 
 // barrier returns when everything that any leader committed before is applied here.
 func (n *node) barrier(ctx context.Context) error {
-	done := make(chan error, 1)
-	n.group.Go("barrier", func(context.Context) error {
-		done <- n.raft.Barrier(n.cfg.ApplyTimeout).Error()
-		return nil
-	})
-	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("barrier: %w", err)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("barrier: %w", context.Cause(ctx))
+	failed, err := wait(ctx, n.futures, "barrier", func() error { return n.raft.Barrier(n.cfg.ApplyTimeout).Error() })
+	if err = errors.Join(failed, err); err != nil {
+		return fmt.Errorf("barrier: %w", err)
 	}
+	return nil
 }
 
 // announce commits who leads, and whatever a first leader has to say. Every step is void when it has happened already.
