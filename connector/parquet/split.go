@@ -41,4 +41,3 @@ func decode(s connector.Split) (*group, error) {
 	}
 	return g, nil
 }
-
