@@ -75,7 +75,8 @@ const (
 	None Kind = iota
 	// Watermark promises that no record with a time at or below Event.Time follows on this channel.
 	Watermark
-	// Idle says that the channel takes no part in the minimum until its next watermark or record.
+	// Idle says that the channel takes no part in the minimum until its next watermark. Records do not end it: those
+	// of a source without event time never do.
 	Idle
 	// Barrier separates the records of checkpoint Event.Checkpoint from those after it.
 	Barrier

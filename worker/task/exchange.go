@@ -200,10 +200,6 @@ func (e *edgeIn[T]) step(limit int) (int, element.Event, bool, error) {
 			return 0, ev, false, err
 		}
 		e.in, e.holding, e.at = in, true, 0
-		e.marks.Touch(in.Channel)
-		if ev, ok := e.marks.Next(); ok { // the channel was idle: the clock holds again before its records come
-			return 0, ev, false, nil
-		}
 	}
 	return e.records(limit), element.Event{}, false, nil
 }

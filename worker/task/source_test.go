@@ -179,7 +179,43 @@ func TestIdleSplitsLeaveTheMinimum(t *testing.T) {
 		step("30@30", 0, record{split: 1, v: 30, at: 30})
 		step("30@30", 50*time.Second, record{split: 1, v: 30, at: 30}) // too early: split 0 is idle only after a minute
 		step("w29", 15*time.Second)
+		step("", 2*time.Minute)
+		step("31@31 w30", 0, record{split: 1, v: 31, at: 31}) // it is back
 	})
+}
+
+// heardOutlet notes the events that it gets.
+type heardOutlet struct {
+	tapOutlet
+	heard []string
+}
+
+func (o *heardOutlet) broadcast(ev element.Event) error {
+	o.heard = append(o.heard, fmt.Sprintf("event %d", ev.Kind))
+	return nil
+}
+
+// Records do not end the idleness of a channel, so their source has to.
+func TestASplitThatIsBackIsSaidBeforeItsRecords(t *testing.T) {
+	src := ints(1)
+	src.endless = true
+	h, _ := splitsHead(t, src, SourceOptions[int]{Watermarks: WatermarksBounded, IdleAfter: time.Minute})
+	o := &heardOutlet{}
+	h.chain.nodes = []node{{id: "out", out: o, size: 1}}
+	h.push = func(int) { o.heard = append(o.heard, "record") }
+	if err := h.assigned(&taskpb.AssignSplits{Splits: []*jobpb.Split{{Id: "0", Data: []byte("0 2")}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.onTime(time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.step(1); err != nil {
+		t.Fatal(err)
+	}
+	idle, watermark := fmt.Sprintf("event %d", element.Idle), fmt.Sprintf("event %d", element.Watermark)
+	if len(o.heard) < 3 || !slices.Equal(o.heard[:3], []string{idle, watermark, "record"}) {
+		t.Errorf("heard %v", o.heard)
+	}
 }
 
 // splitsHead is the head of a source, driven by hand.
@@ -536,6 +572,36 @@ func TestFailedDiscoveryFailsTheAttempt(t *testing.T) {
 			t.Errorf("failure %v, want %s", f, message)
 		}
 	}
+}
+
+// A source without event time takes no part in the clock, also when it has records: else one beside a source with event
+// time would stop every window.
+func TestRecordsWithoutEventTimeHoldNoClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timed := &live{counted: counted[int]{n: 1, endless: true}, feed: make(chan record)}
+		other := &live{counted: counted[int]{n: 1, endless: true}, feed: make(chan record)}
+		p := &tape{}
+		j := newJob(t)
+		a := j.source("timed", 1, NewSource(timed, SourceOptions[int]{Watermarks: WatermarksBounded}))
+		b := j.source("other", 1, NewSource(other, SourceOptions[int]{Times: FromClock}))
+		x := NewExchange(mustCodec[int](t))
+		pass := StageOf[int, int](func(_ *Runtime, out Push[int]) (Push[int], Operator, error) { return out, Base{}, nil })
+		union := j.join("union", 1, end{from: a, x: x, st: pass}, end{from: b, x: x, st: pass})
+		j.then(union, "tape", p.stage())
+		c := start(t, j)
+		if err := c.proc.Deploy(j.deployment(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		c.awaitRunning(3)
+		other.feed <- record{v: -1}
+		<-time.After(time.Second)
+		p.take()
+		timed.feed <- record{v: 10, at: 10}
+		<-time.After(time.Second)
+		if got, want := p.take(), "10@10 w9"; got != want {
+			t.Errorf("saw %q, want %q", got, want)
+		}
+	})
 }
 
 func TestUnboundedSourceWithoutEventTimeIsIdle(t *testing.T) {

@@ -81,6 +81,9 @@ func (h *sourceHead[T]) renewPoll() {
 func (h *sourceHead[T]) deliver(now time.Time, eof bool) error {
 	if len(h.recs.Vals) > 0 {
 		h.count += int64(len(h.recs.Vals))
+		if err := h.wake(); err != nil {
+			return err
+		}
 		h.stamp(now)
 		if h.perRecord {
 			if err := h.pushMarked(); err != nil {
@@ -132,6 +135,23 @@ func (h *sourceHead[T]) finish(now time.Time, eof bool) error {
 		}
 	} else {
 		h.rt.at(h.ask(now))
+	}
+	return h.say()
+}
+
+// wake takes splits that were idle and have records into the minimum, and says so before these come.
+func (h *sourceHead[T]) wake() error {
+	if h.active == nil { // splits are never idle
+		return nil
+	}
+	woken := false
+	for i, s := range h.recs.Splits {
+		if i == 0 || s != h.recs.Splits[i-1] {
+			woken = h.marks.Wake(1+int(s)) || woken
+		}
+	}
+	if !woken {
+		return nil
 	}
 	return h.say()
 }

@@ -66,15 +66,18 @@ func (m *Merger) Set(i int, t element.Time) {
 	in.at = max(in.at, t)
 }
 
-// Touch makes input i active: it has a record.
-func (m *Merger) Touch(i int) {
-	if in := &m.ins[i]; in.state == inputIdle {
-		in.state = inputActive
-		m.stale = true
+// Wake makes input i active, and reports whether it was idle.
+func (m *Merger) Wake(i int) bool {
+	in := &m.ins[i]
+	if in.state != inputIdle {
+		return false
 	}
+	in.state = inputActive
+	m.stale = true
+	return true
 }
 
-// Rest takes input i out of the minimum until it is touched or set.
+// Rest takes input i out of the minimum until it is woken or set.
 func (m *Merger) Rest(i int) {
 	if in := &m.ins[i]; in.state == inputActive {
 		in.state = inputIdle

@@ -15,7 +15,7 @@ import (
 //
 //	inputs n=N            starts over with N inputs
 //	run                   the lines of the block change inputs and print what has to be said downstream
-//	  wm I T | rec I | idle I | end I [T] | add
+//	  wm I T | wake I | idle I | end I [T] | add
 func TestWatermarkOfSeveralInputs(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var m *Merger
@@ -47,8 +47,8 @@ func script(t *testing.T, m *Merger, input string) string {
 		switch verb {
 		case "wm":
 			m.Set(i, at)
-		case "rec":
-			m.Touch(i)
+		case "wake":
+			m.Wake(i)
 		case "idle":
 			m.Rest(i)
 		case "end":
@@ -106,7 +106,7 @@ func TestWatermarkIsTheMinimumOfActiveInputs(t *testing.T) {
 				m.Rest(i)
 				in.idle = true
 			case 1:
-				m.Touch(i)
+				m.Wake(i)
 				in.idle = false
 			case 2:
 				m.Finish(i, element.MaxTime)
