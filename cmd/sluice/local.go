@@ -44,7 +44,7 @@ func (a *app) newVerb() *cobra.Command {
 		}),
 	}
 	c.Flags().StringVar(&o.Checkout, "checkout", "", "directory of this project's source (default: found above the current directory or the binary)")
-	return group("new", "Write the beginning of something", c)
+	return group("new", "Begin a module of your own", c)
 }
 
 // checkout looks for this project's source where people build it: above the current directory, or above bin/sluice.
@@ -135,10 +135,11 @@ func (a *app) versionVerb() *cobra.Command {
 				e.SetIndent("", "  ")
 				return e.Encode(v)
 			}
-			if v.Cluster == "" {
-				v.Cluster = "none answers"
+			seen := "none answers"
+			if v.Cluster != "" {
+				seen = "sluice " + v.Cluster
 			}
-			_, err := fmt.Fprintf(s.Out, "sluice %s (%s, %s, task protocols %d to %d)\ncluster: %s\n", v.Version, v.Go, v.Platform, v.ProtocolMin, v.ProtocolMax, v.Cluster)
+			_, err := fmt.Fprintf(s.Out, "sluice %s (%s, %s, task protocols %d to %d)\ncluster: %s\n", v.Version, v.Go, v.Platform, v.ProtocolMin, v.ProtocolMax, seen)
 			return err
 		}),
 	}

@@ -110,6 +110,10 @@ func TestEveryVerbOfTheContractExists(t *testing.T) {
 		"raft snapshot restore", "raft recover", "events", "logs", "digest", "new job", "job", "context", "version", "completion", "completion bash",
 	} {
 		x.want(t, ops.ExitOK, append(strings.Fields(verb), "--help")...)
+		first := x.out.String()
+		if x.want(t, ops.ExitOK, append([]string{"help"}, strings.Fields(verb)...)...); x.out.String() != first {
+			t.Errorf("sluice help %s shows something else:\n%s", verb, x.out.String())
+		}
 		last := strings.Fields(verb)
 		if !strings.Contains(x.out.String(), "sluice "+strings.Join(last, " ")) {
 			t.Errorf("sluice %s --help shows something else:\n%s", verb, x.out.String())
@@ -144,8 +148,15 @@ func TestWrongCommandLinesAreTwo(t *testing.T) {
 			t.Errorf("sluice %s wrote an answer: %s", strings.Join(args, " "), x.out.String())
 		}
 	}
-	if x.run(t, "lst"); !strings.Contains(x.err.String(), "list") {
-		t.Errorf("nothing is suggested: %s", x.err.String())
+	for line, want := range map[string]string{
+		"lst":        "error E090: unknown command \"lst\" for \"sluice\"\n  fix: did you mean list?\n  fix: sluice --help, or --help after a verb\n",
+		"help lst":   "error E090: unknown command \"lst\" for \"sluice\"\n",
+		"status":     "error E090: sluice status: no JOB is given\n  fix: sluice status JOB [flags]\n",
+		"status a b": "error E090: sluice status: unexpected argument \"b\"\n",
+	} {
+		if exit := x.run(t, strings.Fields(line)...); exit != ops.ExitUsage || !strings.HasPrefix(x.err.String(), want) || x.out.Len() > 0 {
+			t.Errorf("sluice %s: exit %d, %s%s", line, exit, x.err.String(), x.out.String())
+		}
 	}
 	if x.run(t, "status", "-o", "json"); !strings.Contains(x.err.String(), `"exit": 2`) {
 		t.Errorf("no JSON: %s", x.err.String())

@@ -49,7 +49,7 @@ func (a *app) execute(ctx context.Context, args []string) ops.Exit {
 	if err != nil && !a.began {
 		var f *ops.Fault
 		if !errors.As(err, &f) {
-			err = ops.Usagef("sluice --help, or --help after a verb", "%w", err)
+			err = wrongLine(err)
 		}
 	}
 	format, bad := ops.ParseFormat(a.flags.output)
@@ -57,6 +57,17 @@ func (a *app) execute(ctx context.Context, args []string) ops.Exit {
 		err = bad
 	}
 	return ops.ReportError(a.err, format, err)
+}
+
+// wrongLine is the error of a command line that was not understood. Suggestions are hints.
+func wrongLine(err error) error {
+	const general = "sluice --help, or --help after a verb"
+	text, suggested, found := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
+	if !found {
+		return ops.Usagef(general, "%w", err)
+	}
+	hint := "did you mean " + strings.Join(strings.Fields(suggested), " or ") + "?"
+	return &ops.Fault{Exit: ops.ExitUsage, Code: ops.CodeUsage, Err: errors.New(text), Hints: []string{hint, general}}
 }
 
 func (a *app) root() *cobra.Command {
@@ -79,7 +90,23 @@ func (a *app) root() *cobra.Command {
 		a.workersVerb(), a.peersVerb(), a.raftVerb(),
 		a.newVerb(), a.jobVerb(), a.digestVerb(), a.contextVerb(), a.versionVerb(),
 	)
+	root.SetHelpCommand(helpVerb())
 	return root
+}
+
+// helpVerb shows the help of a verb; what is none is an error.
+func helpVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [VERB]", Short: "Help about any verb",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, _, err := cmd.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+	}
 }
 
 // fromEnvironment fills flags that were not given from SLUICE_NAME.
@@ -210,13 +237,16 @@ func pairs(flag string, list []string) (map[string]string, error) {
 	return m, nil
 }
 
-// exactly is cobra.ExactArgs with a message that names what is missing.
+// exactly is cobra.ExactArgs with a message that names what is missing, or too much.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
 			return nil
 		}
-		return ops.Usagef(cmd.UseLine(), "%s takes %d arguments (%s), got %d", cmd.CommandPath(), len(names), strings.Join(names, ", "), len(args))
+		if len(args) < len(names) {
+			return ops.Usagef(cmd.UseLine(), "%s: no %s is given", cmd.CommandPath(), names[len(args)])
+		}
+		return ops.Usagef(cmd.UseLine(), "%s: unexpected argument %q", cmd.CommandPath(), args[len(names)])
 	}
 }
 

@@ -104,8 +104,11 @@ func buildFault(ctx context.Context, dir, target string, err error, output strin
 		return ctx.Err()
 	}
 	hint := "the same without a cluster: go build " + dir
-	if errors.Is(err, exec.ErrNotFound) {
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
 		hint = "install Go, or submit a binary"
+	case strings.Contains(output, "requires go >= "):
+		hint = "export GOTOOLCHAIN=auto: then go fetches the version that go.mod asks for"
 	}
 	return &Fault{
 		Exit: ExitUsage, Code: CodeBuild, Where: dir, Hints: []string{hint},

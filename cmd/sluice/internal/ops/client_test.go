@@ -123,7 +123,7 @@ func TestInterruptionIsNoFault(t *testing.T) {
 	// A stream that is cut off says it by its own code.
 	for _, err := range []error{context.Canceled, status.Error(codes.Canceled, context.Canceled.Error())} {
 		var out bytes.Buffer
-		if exit := ReportError(&out, Table, err); exit != ExitInterrupted || out.String() != "error: interrupted\n" {
+		if exit := ReportError(&out, Table, err); exit != ExitInterrupted || out.String() != "interrupted\n" {
 			t.Errorf("%v: exit %d, said %q", err, exit, out.String())
 		}
 	}

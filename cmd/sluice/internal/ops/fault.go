@@ -185,12 +185,17 @@ func ReportError(w io.Writer, format Format, err error) Exit {
 
 func writeFault(w io.Writer, f *Fault) {
 	var b strings.Builder
-	b.WriteString("error")
-	if f.Code != "" {
-		b.WriteString(" " + f.Code)
+	fix := "  fix: "
+	switch {
+	case f.Exit == ExitInterrupted: // as the user wished
+		fix = "  "
+	case f.Code != "":
+		b.WriteString("error " + f.Code + ": ")
+	default:
+		b.WriteString("error: ")
 	}
 	lines := strings.Split(strings.TrimRight(f.Err.Error(), "\n"), "\n")
-	b.WriteString(": " + lines[0])
+	b.WriteString(lines[0])
 	if f.Where != "" && !strings.Contains(lines[0], f.Where) {
 		b.WriteString(" at " + f.Where)
 	}
@@ -199,7 +204,7 @@ func writeFault(w io.Writer, f *Fault) {
 		b.WriteString("  " + l + "\n")
 	}
 	for _, h := range f.Hints {
-		b.WriteString("  fix: " + h + "\n")
+		b.WriteString(fix + h + "\n")
 	}
 	_, _ = io.WriteString(w, b.String()) // standard error is the last place to complain to
 }

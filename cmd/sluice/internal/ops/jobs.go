@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -147,13 +148,16 @@ func outcome(j *apipb.StatusResponse) error {
 			code = c
 		}
 		exit := ExitJobFailed
-		if unplannable(j) {
-			exit = ExitUsage
+		text, hints := splitHints(failureText(j.Failure))
+		switch {
+		case !unplannable(j):
+			hints = append(hints, "sluice status "+j.Id+" shows every attempt, sluice logs "+j.Id+" what it wrote")
+		case len(hints) == 0:
+			exit, hints = ExitUsage, []string{"sluice status " + j.Id + " shows all that is known"}
+		default:
+			exit = ExitUsage // nothing has run: there is no more to see
 		}
-		return &Fault{
-			Exit: exit, Code: code, Err: fmt.Errorf("job %s failed: %s", j.Id, failureText(j.Failure)), Where: j.Failure.GetPosition(),
-			Hints: []string{"sluice status " + j.Id + " shows every attempt, sluice logs " + j.Id + " what it wrote"},
-		}
+		return &Fault{Exit: exit, Code: code, Err: fmt.Errorf("job %s failed: %s", j.Id, text), Where: j.Failure.GetPosition(), Hints: hints}
 	case jobpb.JobStatus_JOB_CANCELLED:
 		return &Fault{Exit: ExitJobCancelled, Code: CodeJobCancelled, Err: fmt.Errorf("job %s was cancelled", j.Id), Where: j.Id}
 	}
@@ -165,6 +169,19 @@ func outcome(j *apipb.StatusResponse) error {
 func unplannable(j *apipb.StatusResponse) bool {
 	code := j.Failure.GetCode()
 	return j.Status == jobpb.JobStatus_JOB_FAILED && j.Fingerprint == "" && code != "" && code < "E050"
+}
+
+// splitHints takes the fixes out of the text of a failure, where those of a plan stand line by line.
+func splitHints(text string) (cause string, hints []string) {
+	var lines []string
+	for l := range strings.SplitSeq(text, "\n") {
+		if hint, ok := strings.CutPrefix(l, "  fix: "); ok {
+			hints = append(hints, hint)
+			continue
+		}
+		lines = append(lines, l)
+	}
+	return strings.Join(lines, "\n"), hints
 }
 
 func failureText(f *jobpb.Failure) string {

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -56,7 +57,7 @@ count → out   2/2      RUNNING                5   0       -     -       2026-0
 region 0  RUNNING  epoch 1  2 subtasks
 edge map → count  hash  PIPELINED  (unbounded input)
 sink out is exactly-once
-2026-01-02T02:04:05.000Z E060: the worker was lost at a.csv:7 on worker w-dead
+2026-01-02T02:04:05.000Z E060: the worker was lost at a.csv:7 (worker w-dead)
   its stream broke
 `
 	if d := cmp.Diff(want, r.out.String()); d != "" {
@@ -229,6 +230,22 @@ func TestWaitEndsWithWhatBecameOfTheJob(t *testing.T) {
 				t.Errorf("the cause is missing: %v", err)
 			}
 		})
+	}
+}
+
+func TestFixesOfAPlanAreHints(t *testing.T) {
+	show := func(f *jobpb.Failure) string {
+		var out bytes.Buffer
+		ReportError(&out, Table, outcome(&apipb.StatusResponse{Id: "a-1", Status: jobpb.JobStatus_JOB_FAILED, Failure: f}))
+		return out.String()
+	}
+	want := "error E031: job a-1 failed: unknown parameter --x\n  fix: did you mean --y?\n  fix: known parameters: --y\n"
+	if got := show(&jobpb.Failure{Code: "E031", Message: "unknown parameter --x\n  fix: did you mean --y?\n  fix: known parameters: --y"}); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	want = "error E051: job a-1 failed: boom\n  not restarted\n  fix: sluice status a-1 shows every attempt, sluice logs a-1 what it wrote\n"
+	if got := show(&jobpb.Failure{Code: "E051", Message: "boom\nnot restarted"}); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
 

@@ -93,8 +93,8 @@ func planTable(w *tabwriter.Writer, p *jobpb.Plan) {
 	for _, c := range p.GetChains() {
 		subtasks += c.Parallelism
 	}
-	_, _ = fmt.Fprintf(w, "\n%d operators, %d chains, %d regions, %d subtasks, %d slots, fingerprint %s\n",
-		len(ops), len(p.GetChains()), len(p.GetRegions()), subtasks, p.GetSlots(), short(p.GetFingerprint()))
+	_, _ = fmt.Fprintf(w, "\n%s, %s, %s, %s, %s, fingerprint %s\n", counted(len(ops), "operator"), counted(len(p.GetChains()), "chain"),
+		counted(len(p.GetRegions()), "region"), counted(int(subtasks), "subtask"), counted(int(p.GetSlots()), "slot"), short(p.GetFingerprint()))
 	for _, op := range ops {
 		if op.Guarantee != jobpb.Guarantee_GUARANTEE_UNSPECIFIED {
 			_, _ = fmt.Fprintf(w, "sink %s is %s\n", op.Id, strings.ToLower(enum(op.Guarantee)))

@@ -66,6 +66,7 @@ func NewJob(s *Session, o NewJobOptions) error {
 			row(w, filepath.Join(o.Dir, name))
 		}
 		row(w, "\nNext: cd "+o.Dir+" && go test ./... && go run . plan")
+		row(w, "If go is older than go.mod asks for: export GOTOOLCHAIN=auto")
 	})
 }
 

@@ -85,8 +85,11 @@ func (s *Session) repaint(resp *apipb.StatusResponse, before *sample, detail Det
 	}
 	lines := aligned(func(w *tabwriter.Writer) { statusTable(w, s, resp, before, detail) })
 	text := strings.Join(lines, "\n")
-	if s.Terminal == Screen {
+	switch {
+	case s.Terminal == Screen:
 		text = clearScreen + text
+	case before != nil:
+		text = "\n" + text
 	}
 	return s.write(text)
 }
@@ -273,7 +276,7 @@ func failureLines(w *tabwriter.Writer, title string, f *jobpb.Failure) {
 		_, _ = fmt.Fprintf(w, " at %s", f.Position)
 	}
 	if f.Worker != "" {
-		_, _ = fmt.Fprintf(w, " on worker %s", short(f.Worker))
+		_, _ = fmt.Fprintf(w, " (worker %s)", short(f.Worker))
 	}
 	_, _ = fmt.Fprintln(w)
 	for _, l := range lines[1:] {

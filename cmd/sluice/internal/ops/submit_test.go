@@ -270,6 +270,12 @@ func TestBadProgramsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			t.Errorf("%s: %v", c.program, err)
 		}
 	}
+	t.Setenv("GOTOOLCHAIN", "local")
+	newer := module("newer", "package main\nfunc main() {}\n")
+	file("newer/go.mod", "module x\n\ngo 1.999\n")
+	if faults, _ := Explain(Submit(t.Context(), newRig(t, &fake{}).Session, SubmitOptions{Program: newer})); len(faults) != 1 || !strings.Contains(strings.Join(faults[0].Hints, ""), "GOTOOLCHAIN=auto") {
+		t.Errorf("an old toolchain: %v", faults)
+	}
 	r := newRig(t, &fake{info: func() (*apipb.InfoResponse, error) {
 		return &apipb.InfoResponse{Platforms: []string{"plan9/mips", "plan9/arm"}}, nil
 	}})
