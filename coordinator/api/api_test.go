@@ -199,6 +199,103 @@ func TestLeaderThatComesBackAnswersTheSameCall(t *testing.T) {
 	})
 }
 
+// A paused leader keeps its connections open and says nothing. Its successor answers, and not only when the client gives up.
+func TestASilentLeaderIsLeftForItsSuccessor(t *testing.T) {
+	silent := func(ctx context.Context) error {
+		<-ctx.Done()
+		return apipb.NewError(codes.Canceled, nil, "context canceled")
+	}
+	for _, c := range []struct {
+		method string
+		req    any
+		ok     bool
+	}{
+		{apipb.Jobs_Status_FullMethodName, &apipb.StatusRequest{Job: "j-1"}, true},
+		{apipb.Cluster_RemovePeer_FullMethodName, &apipb.RemovePeerRequest{Id: "x"}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			conn := &far{answer: func(ctx context.Context, call int) error {
+				if call == 1 {
+					return silent(ctx)
+				}
+				return nil
+			}}
+			n := &script{leader: Leader{ID: "other", Address: "o:1", Term: 3}, changed: make(chan struct{}), conn: conn}
+			time.AfterFunc(time.Second, func() { n.elect(Leader{Term: 3}) }) // nobody is no successor
+			time.AfterFunc(2*time.Second, func() { n.elect(Leader{ID: "third", Address: "t:1", Term: 4}) })
+			start := time.Now()
+			_, err := newServer(t, n).unary(t.Context(), c.req, &grpc.UnaryServerInfo{FullMethod: c.method}, nil)
+			if took := time.Since(start); took != 2*time.Second+answerGrace {
+				t.Errorf("%s: it took %v", c.method, took)
+			}
+			detail, _ := apipb.DetailOf(err)
+			if c.ok && err != nil || !c.ok && (detail.GetCode() != CodeNoLeader || !detail.UnknownOutcome) {
+				t.Errorf("%s: %v", c.method, err)
+			}
+		})
+	}
+}
+
+// A transfer answers after leadership has moved.
+func TestALeaderThatHandsOverMaySaySo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &script{leader: Leader{ID: "other", Address: "o:1", Term: 3}, changed: make(chan struct{})}
+		n.conn = &far{answer: func(ctx context.Context, _ int) error {
+			n.elect(Leader{ID: "third", Address: "t:1", Term: 4})
+			select {
+			case <-time.After(answerGrace / 2):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}
+		_, err := newServer(t, n).unary(t.Context(), &apipb.TransferLeaderRequest{}, &grpc.UnaryServerInfo{FullMethod: apipb.Cluster_TransferLeader_FullMethodName}, nil)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// mute is a connection whose streams stay silent.
+type mute struct{ grpc.ClientConnInterface }
+
+func (mute) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	return silentStream{ctx: ctx}, nil
+}
+
+type silentStream struct {
+	grpc.ClientStream
+	ctx context.Context
+}
+
+func (s silentStream) SendMsg(any) error { return nil }
+func (s silentStream) CloseSend() error  { return nil }
+func (s silentStream) RecvMsg(any) error {
+	<-s.ctx.Done()
+	return apipb.NewError(codes.Canceled, nil, "context canceled")
+}
+
+// caller is the near end of a stream with one request.
+type caller struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (c caller) Context() context.Context { return c.ctx }
+func (c caller) RecvMsg(any) error        { return nil }
+
+func TestAStreamOfASilentLeaderEndsWhenItHasASuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &script{leader: Leader{ID: "other", Address: "o:1", Term: 3}, changed: make(chan struct{}), conn: mute{}}
+		time.AfterFunc(2*time.Second, func() { n.elect(Leader{ID: "third", Address: "t:1", Term: 4}) })
+		start := time.Now()
+		err := newServer(t, n).stream(nil, caller{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: apipb.Jobs_Events_FullMethodName}, nil)
+		if detail, _ := apipb.DetailOf(err); detail.GetCode() != CodeNoLeader || !detail.Retryable || time.Since(start) != 2*time.Second+answerGrace {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
 func TestErrorsHaveStableCodes(t *testing.T) {
 	s := newServer(t, &script{leader: Leader{Address: "l:1"}})
 	for _, c := range []struct {

@@ -95,11 +95,68 @@ func (s *Server) forward(ctx context.Context, leader Leader, m method, name stri
 	if err != nil {
 		return nil, s.Fail(fmt.Errorf("connect to leader %s: %w", leader.ID, err))
 	}
+	reigning, release := s.whileLeading(Forwarded(ctx, s.cfg.ID), leader)
+	defer release()
 	resp := m.out.New().Interface()
-	if err := conn.Invoke(Forwarded(ctx, s.cfg.ID), name, req, resp); err != nil {
-		return nil, s.lost(ctx, leader, err)
+	if err := conn.Invoke(reigning, name, req, resp); err != nil {
+		return nil, s.lost(ctx, leader, superseded(reigning, err))
 	}
 	return resp, nil
+}
+
+// errSuperseded ends what was asked of a leader that says nothing and has a successor.
+var errSuperseded = errors.New("it has a successor and does not answer")
+
+// answerGrace is how long a leader that has a successor may still answer. One that runs knows within a moment that it
+// does not lead any more and says so, or tells that it has just handed over as it was asked to; one that is paused, or
+// cut off with its connections open, would keep the caller waiting until these break.
+const answerGrace = time.Second
+
+// whileLeading bounds ctx by the reign of a leader. release has to be called.
+func (s *Server) whileLeading(ctx context.Context, leader Leader) (reigning context.Context, release func()) {
+	reigning, cancel := context.WithCancelCause(ctx)
+	watch := run.NewGroup(reigning, "reign of "+leader.ID)
+	watch.Go("watch", func(ctx context.Context) error {
+		if s.awaitSuccessor(ctx, leader) {
+			cancel(errSuperseded)
+		}
+		return nil
+	})
+	return reigning, func() {
+		cancel(nil)
+		_ = watch.Wait() // it returns no error
+	}
+}
+
+// awaitSuccessor returns when another leader has been known for the grace; false: ctx has ended.
+func (s *Server) awaitSuccessor(ctx context.Context, old Leader) bool {
+	for {
+		leader, changed := s.leadership.Leader()
+		if leader.ID != "" && (leader.ID != old.ID || leader.Term != old.Term) {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	grace := time.NewTimer(answerGrace)
+	defer grace.Stop()
+	select {
+	case <-grace.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// superseded is err, or that of a lost leader if that is why the call has ended.
+func superseded(reigning context.Context, err error) error {
+	if errors.Is(context.Cause(reigning), errSuperseded) {
+		return apipb.NewError(codes.Unavailable, nil, "%s", errSuperseded)
+	}
+	return err
 }
 
 // lost gives an error of the connection to the leader the form that clients know. Errors that the leader said pass.
@@ -207,15 +264,15 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if err != nil {
 		return s.Fail(fmt.Errorf("connect to leader %s: %w", leader.ID, err))
 	}
-	ctx, cancel := context.WithCancel(Forwarded(ctx, s.cfg.ID))
-	defer cancel()
+	reigning, release := s.whileLeading(Forwarded(ctx, s.cfg.ID), leader)
+	defer release()
 	desc := &grpc.StreamDesc{ClientStreams: m.clientStream, ServerStreams: m.serverStream}
-	up, err := conn.NewStream(ctx, desc, info.FullMethod)
+	up, err := conn.NewStream(reigning, desc, info.FullMethod)
 	if err != nil {
-		return s.lost(ctx, leader, err)
+		return s.lost(ctx, leader, superseded(reigning, err))
 	}
 	if err := s.relay(ss, up, m); err != nil {
-		return s.Fail(s.lost(ctx, leader, err))
+		return s.Fail(s.lost(ctx, leader, superseded(reigning, err)))
 	}
 	return nil
 }
