@@ -106,7 +106,7 @@ func BenchmarkBid(b *testing.B) {
 	b.Run("encode/frame", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			frame, _ = c.AppendBatch(frame[:0], in)
+			frame, _ = appendBatch(c, frame[:0], in)
 		}
 		perRecord(b, n, len(frame))
 	})
@@ -136,7 +136,7 @@ func BenchmarkBid(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			out.Reset()
-			if err := c.DecodeBatch(frame, out); err != nil {
+			if err := decodeBatch(c, frame, out); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -97,29 +97,6 @@ func (c *Codec[T]) decodeRecords(src []byte, count int, b *element.Batch[T]) err
 	return nil
 }
 
-// AppendBatch encodes b as a count and that many records.
-func (c *Codec[T]) AppendBatch(dst []byte, b *element.Batch[T]) ([]byte, error) {
-	dst = binary.AppendUvarint(dst, uint64(b.Len()))
-	var prev element.Time
-	var err error
-	for i := range b.Vals {
-		if dst, err = c.AppendRecord(dst, &b.Vals[i], b.Times[i], prev); err != nil {
-			return nil, fmt.Errorf("record %d: %w", i, err)
-		}
-		prev = b.Times[i]
-	}
-	return dst, nil
-}
-
-// DecodeBatch appends to b the records that AppendBatch has written. After an error b is as before.
-func (c *Codec[T]) DecodeBatch(src []byte, b *element.Batch[T]) error {
-	count, n := binary.Uvarint(src)
-	if n <= 0 || count > uint64(len(src)) {
-		return fmt.Errorf("%w: batch header", ErrCorrupt)
-	}
-	return c.DecodeRecords(src[n:], int(count), b)
-}
-
 // flat reports whether copying a value copies everything that can change.
 func flat(t reflect.Type) bool {
 	if t == timeType {

@@ -289,31 +289,31 @@ func TestBatchKeepsRecordsAndTimes(t *testing.T) {
 		for range in.Vals {
 			in.Times = append(in.Times, element.Time(rapid.Int64().Draw(rt, "time")))
 		}
-		b, err := c.AppendBatch(nil, in)
+		b, err := appendBatch(c, nil, in)
 		if err != nil {
 			rt.Fatal(err)
 		}
 		out := &element.Batch[kv]{}
 		out.Append(kv{"first", 1}, 1)
-		if err := c.DecodeBatch(b, out); err != nil {
+		if err := decodeBatch(c, b, out); err != nil {
 			rt.Fatal(err)
 		}
 		if out.Vals[0] != (kv{"first", 1}) || out.Times[0] != 1 {
-			rt.Fatal("DecodeBatch changed what was there")
+			rt.Fatal("DecodeRecords changed what was there")
 		}
 		if d := cmp.Diff(in, &element.Batch[kv]{Vals: out.Vals[1:], Times: out.Times[1:]}, cmpopts.EquateEmpty()); d != "" {
 			rt.Fatal(d)
 		}
-		if err := c.DecodeBatch(append(b, 0), out); err == nil {
+		if err := decodeBatch(c, append(b, 0), out); err == nil {
 			rt.Fatal("a byte too many was accepted")
 		}
 		if len(b) > 1 {
-			if err := c.DecodeBatch(b[:len(b)-1], out); err == nil {
+			if err := decodeBatch(c, b[:len(b)-1], out); err == nil {
 				rt.Fatal("a byte too few was accepted")
 			}
 		}
 		if out.Len() != in.Len()+1 {
-			rt.Fatalf("a failed DecodeBatch left %d records, had %d", out.Len(), in.Len()+1)
+			rt.Fatalf("a failed DecodeRecords left %d records, had %d", out.Len(), in.Len()+1)
 		}
 	})
 }

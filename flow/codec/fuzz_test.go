@@ -96,24 +96,24 @@ func stable[T any](t *testing.T, c *Codec[T], b []byte) {
 	}
 }
 
-// FuzzDecodeBatch: a frame's payload is refused or read completely.
-func FuzzDecodeBatch(f *testing.F) {
+// FuzzDecodeRecords: a frame's payload is refused or read completely.
+func FuzzDecodeRecords(f *testing.F) {
 	c := must(Of[kv](nil))(f)
 	in := &element.Batch[kv]{}
 	in.Append(kv{"a", 1}, 5)
 	in.Append(kv{"bb", -1}, element.MaxTime)
-	f.Add(must(c.AppendBatch(nil, in))(f))
+	f.Add(must(appendBatch(c, nil, in))(f))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		out := &element.Batch[kv]{}
-		if c.DecodeBatch(b, out) != nil {
+		if decodeBatch(c, b, out) != nil {
 			if out.Len() != 0 || len(out.Times) != 0 {
 				t.Fatal("records of a refused batch were left behind")
 			}
 			return
 		}
 		again := &element.Batch[kv]{}
-		if err := c.DecodeBatch(must(c.AppendBatch(nil, out))(t), again); err != nil || again.Len() != out.Len() {
+		if err := decodeBatch(c, must(appendBatch(c, nil, out))(t), again); err != nil || again.Len() != out.Len() {
 			t.Fatalf("%d records became %d: %v", out.Len(), again.Len(), err)
 		}
 	})
