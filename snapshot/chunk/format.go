@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
 )
 
 // ErrCorrupt is wrapped by every error about bytes that no Writer wrote, or that changed since.
@@ -246,13 +245,4 @@ func (d *decoder) finish() error {
 		return fmt.Errorf("%w: %d bytes left over", ErrCorrupt, len(d.rest))
 	}
 	return nil
-}
-
-// Groups is the ascending list of key groups that have entries.
-func (r *Reader) Groups() []int {
-	groups := make([]int, 0, len(r.spans))
-	for _, s := range r.spans {
-		groups = append(groups, s.group)
-	}
-	return slices.Clip(groups)
 }
