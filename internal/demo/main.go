@@ -73,7 +73,7 @@ func demo(ctx context.Context) (err error) {
 	if gap > 4*time.Second {
 		return fmt.Errorf("the new leader took %v, more than 4 s", gap)
 	}
-	after, err := d.status(ctx, job)
+	after, err := d.awaitRecords(ctx, job, before.most()+1) // the new leader hears of progress: nothing stood still
 	if err != nil {
 		return err
 	}

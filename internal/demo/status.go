@@ -36,20 +36,14 @@ func (d *shell) status(ctx context.Context, job string) (*jobStatus, error) {
 	return &st, nil
 }
 
-// awaitRecords waits until the sources have emitted n records.
+// awaitRecords waits until a subtask has emitted n records.
 func (d *shell) awaitRecords(ctx context.Context, job string, n int64) (*jobStatus, error) {
 	for {
 		st, err := d.status(ctx, job)
 		if err != nil {
 			return nil, err
 		}
-		var most int64
-		for _, s := range st.Subtasks {
-			if s.Counters != nil {
-				most = max(most, s.Counters.RecordsOut)
-			}
-		}
-		if most >= n {
+		if st.most() >= n {
 			return st, nil
 		}
 		switch st.Status {
@@ -66,14 +60,24 @@ func (d *shell) awaitRecords(ctx context.Context, job string, n int64) (*jobStat
 	}
 }
 
+// most is what the busiest subtask has emitted, as far as the leader has heard.
+func (s *jobStatus) most() (n int64) {
+	for _, t := range s.Subtasks {
+		if t.Counters != nil {
+			n = max(n, t.Counters.RecordsOut)
+		}
+	}
+	return n
+}
+
 func (s *jobStatus) print() {
 	fmt.Printf("   %-34s %-8s %-10s %-18s %s\n", s.ID+" "+s.Status, "attempt", "worker", "state", "records out")
 	for _, t := range s.Subtasks {
-		var out int64
+		out := "-" // the leader has not heard yet
 		if t.Counters != nil {
-			out = t.Counters.RecordsOut
+			out = fmt.Sprint(t.Counters.RecordsOut)
 		}
-		fmt.Printf("   %-34s %-8d %-10.10s %-18s %d\n", fmt.Sprintf("%.28s[%d]", t.Operator, t.Index), t.Attempt, t.Worker, t.State, out)
+		fmt.Printf("   %-34s %-8d %-10.10s %-18s %s\n", fmt.Sprintf("%.28s[%d]", t.Operator, t.Index), t.Attempt, t.Worker, t.State, out)
 	}
 }
 
