@@ -50,7 +50,8 @@ type CommittingSink interface {
 //	Write* (Flush Prepare Snapshot Write*)* [Flush End Prepare] Close
 type Writer[T any] interface {
 	Write(ctx context.Context, v T, at element.Time) error
-	// Flush returns when everything written so far has left the process.
+	// Flush returns when everything written so far has left the process. If the sink has no committer, it is also called
+	// between records, about ten times a second while there are some.
 	Flush(ctx context.Context) error
 	// End says that no record follows; formats with a trailer write it now.
 	End(ctx context.Context) error
