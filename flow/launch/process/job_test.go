@@ -39,7 +39,7 @@ func buildNumbers(spec *jobpb.JobSpec) (*task.Program, []*jobpb.Diagnostic) {
 	case "hang":
 		select {}
 	case "recurse":
-		recurse([1 << 10]byte{})
+		recurse(0, [1 << 10]byte{})
 	case "print":
 		fmt.Println("planning")
 	}
@@ -64,9 +64,13 @@ func buildNumbers(spec *jobpb.JobSpec) (*task.Program, []*jobpb.Diagnostic) {
 	}}, nil
 }
 
-func recurse(frame [1 << 10]byte) byte {
+// recurse calls itself deeper than any stack.
+func recurse(depth int, frame [1 << 10]byte) byte {
+	if depth < 0 {
+		return frame[0]
+	}
 	frame[0]++
-	return recurse(frame) + frame[0]
+	return recurse(depth+1, frame) + frame[0]
 }
 
 // planNumbers is what a coordinator makes of the graph.
