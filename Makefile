@@ -61,7 +61,7 @@ test: ## every test, under the race detector
 	@set -e; for m in $(PRODUCT); do echo "test $$m"; $(GO) -C $$m test -race ./...; done
 
 speed: ## the tests that protect speed, as ratios against plain loops in the same run
-	$(GO) test -count=1 -p 1 -run '^TestSpeed' ./...
+	$(GO) test -count=1 -p 1 -run '^TestSpeed' $$(grep -rl --include='*_test.go' '^func TestSpeed' . | xargs -n 1 dirname | sort -u)
 
 demo: build ## the main job on a cluster of 3 + 3 processes whose leader is killed in the middle
 	$(GO) run ./internal/demo
