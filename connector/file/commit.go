@@ -195,6 +195,9 @@ func (c *committer) AbortUnknown(ctx context.Context, keep []connector.Committab
 		return nil
 	}
 	if err != nil {
+		if info, e := c.fs.Stat(c.dir); e == nil && !info.IsDir() {
+			return connector.Fatal(fmt.Errorf("output %s is no directory", c.dir))
+		}
 		return fmt.Errorf("output left behind: %w", err)
 	}
 	var errs []error

@@ -151,6 +151,9 @@ func TestMissingInputFailsTheJobAtOnceAndNamesThePath(t *testing.T) {
 			t.Errorf("%s: %v", pattern, err)
 		}
 	}
+	if _, err := discover(t.Context(), Lines("")); err == nil || !connector.IsFatal(err) || !strings.Contains(err.Error(), "no input is given") {
+		t.Errorf("no path: %v", err)
+	}
 }
 
 type row struct {

@@ -19,6 +19,9 @@ import (
 //
 // Part files are named by subtask first, so that their order by name is the order of the subtasks. While in progress
 // they stand in the directory .tmp below dir; all task processes of a job must see the same dir.
+//
+// Jobs with different ids may share dir. A job that finds output of its own id there at its very beginning fails: it
+// stems from another run, and together they would be neither's output.
 func Text[T any](dir string, line func(dst []byte, v T) []byte) connector.Sink[T] {
 	return &sink[T]{fs: vfs.OS{}, dir: dir, line: line}
 }
@@ -41,12 +44,39 @@ func (s *sink[T]) OpenWriter(_ context.Context, t *connector.Task, _ [][]byte) (
 	if err := vfs.MakeDir(s.fs, filepath.Join(s.dir, tmpDir)); err != nil {
 		return nil, connector.Fatal(fmt.Errorf("output: %w", err))
 	}
-	return &writer[T]{sink: s, part: part{job: t.Job, sink: t.Operator, subtask: t.Subtask, jobEpoch: t.JobEpoch, regionEpoch: t.RegionEpoch}, next: 1}, nil
+	self := partOf(t)
+	if err := s.refuseForeign(self, max(1, t.Parallelism)); err != nil {
+		return nil, err
+	}
+	return &writer[T]{sink: s, part: self, next: 1}, nil
+}
+
+// partOf is what the names of an attempt's files have in common.
+func partOf(t *connector.Task) part {
+	return part{job: t.Job, sink: t.Operator, subtask: t.Subtask, jobEpoch: t.JobEpoch, regionEpoch: t.RegionEpoch}
+}
+
+// refuseForeign fails a first attempt that finds published output under its own id: nothing of this job can be there.
+// Subtask i looks for that of all indices ≡ i, since the other run may have had more subtasks.
+func (s *sink[T]) refuseForeign(self part, parallelism int) error {
+	if self.jobEpoch != 1 || self.regionEpoch != 1 {
+		return nil
+	}
+	entries, err := s.fs.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	for _, e := range entries {
+		p, ok := parse(e.Name())
+		if ok && p.job == self.job && p.sink == self.sink && p.subtask%parallelism == self.subtask {
+			return connector.Fatal(fmt.Errorf("output directory %s holds output of another run under the job id %s: empty it, or choose another one", s.dir, self.job))
+		}
+	}
+	return nil
 }
 
 func (s *sink[T]) OpenCommitter(_ context.Context, t *connector.Task) (connector.Committer, error) {
-	self := part{job: t.Job, sink: t.Operator, subtask: t.Subtask, jobEpoch: t.JobEpoch, regionEpoch: t.RegionEpoch}
-	return &committer{fs: s.fs, dir: s.dir, self: self, parallelism: max(1, t.Parallelism)}, nil
+	return &committer{fs: s.fs, dir: s.dir, self: partOf(t), parallelism: max(1, t.Parallelism)}, nil
 }
 
 // writer fills one part file between two Prepares; the file's checkpoint is that of the Prepare to come.
@@ -74,7 +104,7 @@ func (w *writer[T]) open() error {
 	w.part.checkpoint = w.next
 	f, err := vfs.CreateNew(w.sink.fs, w.path())
 	if errors.Is(err, fs.ErrExist) {
-		return connector.Fatal(fmt.Errorf("output %s exists: another job with the same id writes into this directory; choose another one", w.path()))
+		return connector.Fatal(fmt.Errorf("output %s exists: another job with the same id writes into this directory, or was killed there: remove the file, or choose another directory", w.path()))
 	}
 	if err != nil {
 		return fmt.Errorf("output: %w", err)

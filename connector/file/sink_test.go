@@ -181,7 +181,7 @@ func TestACommitTouchesFilesOfItsOwnSinkOnly(t *testing.T) {
 
 func TestTwoJobsWithOneNameDoNotOverwriteEachOther(t *testing.T) {
 	dir := t.TempDir()
-	task := attempt("j-1", "out", 0, 1)
+	task := attempt("j-1", "out", 0, 2)
 	c := committing(t, dir, task)
 	if _, err := c.Commit(t.Context(), prepared(t, dir, task, "first")); err != nil {
 		t.Fatal(err)
@@ -192,6 +192,47 @@ func TestTwoJobsWithOneNameDoNotOverwriteEachOther(t *testing.T) {
 	visible, _ := files(t, dir)
 	if data, _ := os.ReadFile(filepath.Join(dir, visible[0])); string(data) != "first\n" {
 		t.Errorf("content %q", data)
+	}
+}
+
+func TestAJobThatBeginsFindsNoOutputUnderItsId(t *testing.T) {
+	dir := t.TempDir()
+	for _, task := range []*connector.Task{attempt("j-1", "out", 2, 1), attempt("j-1", "out", 5, 1), attempt("j-2", "out", 0, 1), attempt("j-1", "side", 0, 1)} {
+		write(t, dir, partOf(task).name(), "a\n") // 5: of a run with more subtasks
+	}
+	for _, c := range []struct {
+		task    *connector.Task
+		refused bool
+	}{
+		{attempt("j-1", "out", 0, 1), false},
+		{attempt("j-1", "out", 1, 1), true},
+		{attempt("j-1", "out", 2, 1), true},
+		{attempt("j-1", "out", 2, 2), false}, // its own, for all it knows
+		{attempt("j-3", "out", 2, 1), false},
+	} {
+		w, err := Text(dir, text).OpenWriter(t.Context(), c.task, nil)
+		if err == nil {
+			err = w.Close()
+		} else if !connector.IsFatal(err) || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%+v: %v", c.task, err)
+		}
+		if (err != nil) != c.refused {
+			t.Errorf("%+v: %v", c.task, err)
+		}
+	}
+}
+
+func TestOutputThatIsNoDirectoryIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out")
+	write(t, filepath.Dir(path), "out", "a\n")
+	err := committing(t, path, attempt("j-1", "out", 0, 1)).AbortUnknown(t.Context(), nil)
+	if err == nil || !connector.IsFatal(err) || !strings.Contains(err.Error(), path+" is no directory") {
+		t.Errorf("a file: %v", err)
+	}
+	for _, path := range []string{path, ""} {
+		if _, err := Text(path, text).OpenWriter(t.Context(), attempt("j-1", "out", 0, 1), nil); err == nil || !connector.IsFatal(err) {
+			t.Errorf("%q: %v", path, err)
+		}
 	}
 }
 

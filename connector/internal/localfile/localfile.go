@@ -81,9 +81,12 @@ func below(ctx context.Context, dir, suffix string) (paths []string, err error) 
 	return paths, err
 }
 
-// Anchored refuses a relative path in a task process: its working directory is private and goes with the process, so
+// Anchored refuses no path at all, and a relative one in a task process: its working directory is private and goes with the process, so
 // that input would never be found there and output would be lost.
 func Anchored(what, path string) error {
+	if path == "" {
+		return connector.Fatal(fmt.Errorf("no %s is given: its path is empty", what))
+	}
 	if os.Getenv("SLUICE_TASK") == "" || filepath.IsAbs(path) {
 		return nil
 	}
