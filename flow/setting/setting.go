@@ -120,7 +120,7 @@ func check(name, value string) (Problem, bool) {
 		return p, true
 	}
 	if err := s.check(value); err != nil {
-		return Problem{Code: CodeBadValue, Name: name, Message: fmt.Sprintf("setting %s: %v", name, err), Hints: []string{"it takes: " + s.Type}}, true
+		return Problem{Code: CodeBadValue, Name: name, Message: fmt.Sprintf("setting %s: %v", name, err), Hints: []string{fmt.Sprintf("%s: %s", s.Type, s.Doc)}}, true
 	}
 	if s.Later {
 		return Problem{Code: CodeNoEffect, Name: name, Message: fmt.Sprintf("setting %s has no effect in this release", name)}, true

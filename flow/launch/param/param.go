@@ -191,6 +191,9 @@ func (s *Set) unknown(name string) *jobpb.Diagnostic {
 	} else {
 		d.Hints = append(d.Hints, "known parameters: --"+strings.Join(names, ", --"))
 	}
+	if name == "p" {
+		d.Hints = append(d.Hints, "-p name=value is for sluice submit; here it is --name=value")
+	}
 	return d
 }
 

@@ -88,6 +88,13 @@ func TestResolvedValuesGiveTheSameStruct(t *testing.T) {
 	})
 }
 
+func TestAParameterOfSubmitIsToldHowItIsWrittenHere(t *testing.T) {
+	_, _, diags := bind(t, "-p", "query=f2")
+	if len(diags) != 1 || !strings.Contains(strings.Join(diags[0].Hints, "; "), "-p name=value is for sluice submit") {
+		t.Errorf("%v", diags)
+	}
+}
+
 func TestEveryFaultIsReportedWithItsFix(t *testing.T) {
 	_, _, diags := bind(t, "stray", "--qury=f2", "--n=many", "--small=300", "--every=soon", "--token=hunter2",
 		"--fast=perhaps", "--ratio=x", "--in", "--query=a", "--query=b")
