@@ -35,6 +35,11 @@ func (v values[T]) OpenReader(context.Context, *Task) (Reader[T], error) {
 	return &valuesReader[T]{vs: v}, nil
 }
 
+// valuesSplit is the split of all values, of which next were delivered.
+func valuesSplit(next int) Split {
+	return Split{ID: "values", Version: 1, Data: binary.AppendUvarint(nil, uint64(next))}
+}
+
 // oneSplit finds a single split.
 type oneSplit struct{ found bool }
 
@@ -43,7 +48,7 @@ func (e *oneSplit) Next(context.Context) ([]Split, error) {
 		return nil, io.EOF
 	}
 	e.found = true
-	return []Split{{ID: "values", Version: 1}}, io.EOF
+	return []Split{valuesSplit(0)}, io.EOF
 }
 
 func (e *oneSplit) Snapshot(element.CheckpointID) ([]byte, error) { return nil, nil }
@@ -58,14 +63,11 @@ type valuesReader[T any] struct {
 // Assign opens the split where its data says: at the beginning, or behind the last record of a snapshot.
 func (r *valuesReader[T]) Assign(splits []Split) error {
 	for _, s := range splits {
-		if len(s.Data) > 0 {
-			next, n := binary.Uvarint(s.Data)
-			if n != len(s.Data) || next > uint64(len(r.vs)) {
-				return fmt.Errorf("position %x of %d values", s.Data, len(r.vs))
-			}
-			r.next = int(next)
+		next, n := binary.Uvarint(s.Data)
+		if s.Version != 1 || n <= 0 || n != len(s.Data) || next > uint64(len(r.vs)) {
+			return Fatal(fmt.Errorf("split %q: version %d, position %x of %d values", s.ID, s.Version, s.Data, len(r.vs)))
 		}
-		r.open = true
+		r.next, r.open = int(next), true
 	}
 	return nil
 }
@@ -93,7 +95,7 @@ func (r *valuesReader[T]) Snapshot(element.CheckpointID) ([]Split, error) {
 	if !r.open {
 		return nil, nil
 	}
-	return []Split{{ID: "values", Version: 1, Data: binary.AppendUvarint(nil, uint64(r.next))}}, nil
+	return []Split{valuesSplit(r.next)}, nil
 }
 
 func (r *valuesReader[T]) Committed(context.Context, element.CheckpointID) error { return nil }
