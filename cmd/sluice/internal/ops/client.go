@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/sluiceio/sluice/internal/wire"
 	"github.com/sluiceio/sluice/proto/apipb"
@@ -45,6 +46,8 @@ const (
 	tryTime = 7 * time.Second
 	// patience is how long nobody may answer when the call itself has no deadline.
 	patience = 30 * time.Second
+	// connectTime is how long a coordinator may take to be connected while others may be faster.
+	connectTime = 500 * time.Millisecond
 	// restMin and restMax bound the pause after every coordinator has been asked in vain.
 	restMin = 50 * time.Millisecond
 	restMax = time.Second
@@ -101,7 +104,7 @@ func (c *Client) DoStream(ctx context.Context, f func(ctx context.Context, to Co
 
 func (c *Client) do(ctx context.Context, each time.Duration, f func(ctx context.Context, to Coordinator) error) error {
 	_, limited := ctx.Deadline()
-	first, rest, giveUp := c.first(), restMin, time.Now().Add(patience)
+	first, rest, giveUp := c.first(ctx), restMin, time.Now().Add(patience)
 	last := make([]error, len(c.nodes)) // what each coordinator said last
 	for i := 0; ; i++ {
 		at := (first + i) % len(c.nodes)
@@ -140,10 +143,41 @@ func (c *Client) try(ctx context.Context, each time.Duration, at int, f func(con
 	return f(ctx, c.nodes[at].api)
 }
 
-func (c *Client) first() int {
+// first is the coordinator to begin with: the one that answered last, unless it cannot be connected in a
+// moment and another one can. A paused process accepts connections and says nothing.
+func (c *Client) first(ctx context.Context) int {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mu.preferred
+	preferred := c.mu.preferred
+	c.mu.Unlock()
+	if connected(ctx, c.nodes[preferred].conn) {
+		return preferred
+	}
+	for _, n := range c.nodes {
+		n.conn.Connect()
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTime) // for all of them
+	defer cancel()
+	for i, n := range c.nodes {
+		if i != preferred && connected(ctx, n.conn) {
+			return i
+		}
+	}
+	return preferred
+}
+
+// connected reports whether a connection is there, after it had a moment to come about.
+func connected(ctx context.Context, conn *grpc.ClientConn) bool {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	conn.Connect()
+	for {
+		switch state := conn.GetState(); {
+		case state == connectivity.Ready:
+			return true
+		case state == connectivity.TransientFailure, !conn.WaitForStateChange(ctx, state):
+			return false
+		}
+	}
 }
 
 func (c *Client) prefer(i int) {

@@ -50,6 +50,16 @@ func TestAnyCoordinatorThatAnswersIsEnough(t *testing.T) {
 	}
 }
 
+func TestAPausedCoordinatorCostsAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &fake{paused: true}, &fake{paused: true}, answers(nil))
+		begun := time.Now()
+		if err := List(t.Context(), r.Session, ListOptions{}); err != nil || time.Since(begun) > 2*connectTime {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+	})
+}
+
 func TestTheCoordinatorThatAnsweredIsAskedFirstNextTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, silent(), answers(nil))

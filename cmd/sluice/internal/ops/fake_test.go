@@ -26,6 +26,8 @@ type fake struct {
 	apipb.UnimplementedClusterServer
 	apipb.UnimplementedArtifactsServer
 
+	paused bool // connections are accepted, and that is all
+
 	submit    func(context.Context, *apipb.SubmitRequest) (*apipb.SubmitResponse, error)
 	plan      func(*apipb.PlanRequest) (*apipb.PlanResponse, error)
 	list      func(context.Context, *apipb.ListRequest) (*apipb.ListResponse, error)
@@ -123,6 +125,10 @@ func newRig(t *testing.T, fakes ...*fake) *rig {
 		if f == nil {
 			continue
 		}
+		if f.paused {
+			listeners[addr] = nil
+			continue
+		}
 		l := bufconn.Listen(64 << 10)
 		s := grpc.NewServer()
 		apipb.RegisterJobsServer(s, f)
@@ -134,8 +140,13 @@ func newRig(t *testing.T, fakes ...*fake) *rig {
 	}
 	dial := func(addr string) (*grpc.ClientConn, error) {
 		return wire.Policy{}.Client(addr, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-			if l := listeners[addr]; l != nil {
+			l, known := listeners[addr]
+			if l != nil {
 				return l.DialContext(ctx)
+			}
+			if known {
+				near, _ := net.Pipe() // nobody is at the other end
+				return near, nil
 			}
 			return nil, errors.New("connection refused")
 		}))
