@@ -104,7 +104,8 @@ func (w *writer[T]) open() error {
 	w.part.checkpoint = w.next
 	f, err := vfs.CreateNew(w.sink.fs, w.path())
 	if errors.Is(err, fs.ErrExist) {
-		return connector.Fatal(fmt.Errorf("output %s exists: another job with the same id writes into this directory, or was killed there: remove the file, or choose another directory", w.path()))
+		return connector.Fatal(fmt.Errorf("output %s exists: another run under the job id %s writes there, or was killed; if so, remove %s, or choose another directory",
+			w.path(), w.part.job, filepath.Join(w.sink.dir, tmpDir)))
 	}
 	if err != nil {
 		return fmt.Errorf("output: %w", err)
