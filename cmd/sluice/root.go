@@ -157,6 +157,7 @@ func (a *app) client(limit time.Duration, f verb) func(*cobra.Command, []string)
 			return err
 		}
 		defer func() { err = errors.Join(err, s.Client.Close()) }()
+		s.Client.Waiting = func(said string) { _, _ = fmt.Fprintf(a.err, " · no answer yet, still trying (%s)\n", said) } // nobody is listening if this fails
 		a.began = true
 		ctx, cancel := a.limited(cmd.Context(), limit)
 		defer cancel()

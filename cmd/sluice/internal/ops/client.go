@@ -28,6 +28,9 @@ type Coordinator struct {
 // after the other, begins with the one that answered last, and goes on until one does or time is up.
 type Client struct {
 	nodes []peer
+	// Waiting is told, once per call, that nobody has answered for a while, and what each coordinator said; nil: no one
+	// cares. Not to be changed after the first call.
+	Waiting func(said string)
 
 	mu struct {
 		sync.Mutex
@@ -48,6 +51,8 @@ const (
 	patience = 30 * time.Second
 	// connectTime is how long a coordinator may take to be connected while others may be faster.
 	connectTime = 500 * time.Millisecond
+	// waitingAfter is how long nobody may answer before Waiting is told: an election is over by then.
+	waitingAfter = 3 * time.Second
 	// restMin and restMax bound the pause after every coordinator has been asked in vain.
 	restMin = 50 * time.Millisecond
 	restMax = time.Second
@@ -105,6 +110,7 @@ func (c *Client) DoStream(ctx context.Context, f func(ctx context.Context, to Co
 func (c *Client) do(ctx context.Context, each time.Duration, f func(ctx context.Context, to Coordinator) error) error {
 	_, limited := ctx.Deadline()
 	first, rest, giveUp := c.first(ctx), restMin, time.Now().Add(patience)
+	tell := time.Now().Add(waitingAfter)
 	last := make([]error, len(c.nodes)) // what each coordinator said last
 	for i := 0; ; i++ {
 		at := (first + i) % len(c.nodes)
@@ -129,6 +135,10 @@ func (c *Client) do(ctx context.Context, each time.Duration, f func(ctx context.
 		}
 		if everyone {
 			rest = min(2*rest, restMax)
+		}
+		if everyone && c.Waiting != nil && !tell.IsZero() && time.Now().After(tell) {
+			tell = time.Time{}
+			c.Waiting(strings.Join(c.said(last), "; "))
 		}
 	}
 }
@@ -200,10 +210,8 @@ func (c *Client) gaveUp(ctx context.Context, last []error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("ask a coordinator: %w", ctx.Err())
 	}
-	var texts []string
 	slow := true
-	for i, n := range c.nodes {
-		err := last[i]
+	for _, err := range last {
 		if err == nil {
 			continue
 		}
@@ -211,8 +219,8 @@ func (c *Client) gaveUp(ctx context.Context, last []error) error {
 			return &Fault{Exit: exitOf(apipb.CodeOf(err)), Code: detail.Code, Err: errors.New(apipb.MessageOf(err)), Hints: detail.Hints, Retryable: true}
 		}
 		slow = slow && timedOut(err)
-		texts = append(texts, n.addr+": "+brief(err))
 	}
+	texts := c.said(last)
 	if slow {
 		return fmt.Errorf("no answer in time (%s): %w", strings.Join(texts, "; "), context.DeadlineExceeded)
 	}
@@ -221,6 +229,16 @@ func (c *Client) gaveUp(ctx context.Context, last []error) error {
 		Err:   fmt.Errorf("no coordinator answered (%s)", strings.Join(texts, "; ")),
 		Hints: []string{"start a cluster: sluice dev", "or name the coordinators of one: --addr HOST:PORT,… or SLUICE_ADDR"},
 	}
+}
+
+// said is what each coordinator said last, with its address.
+func (c *Client) said(last []error) (texts []string) {
+	for i, n := range c.nodes {
+		if last[i] != nil {
+			texts = append(texts, n.addr+": "+brief(last[i]))
+		}
+	}
+	return texts
 }
 
 func timedOut(err error) bool {

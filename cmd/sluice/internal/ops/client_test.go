@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -85,6 +86,22 @@ func TestWithoutALeaderTheTimeoutEndsWithFive(t *testing.T) {
 		wantExit(t, err, ExitUnreachable, "E069")
 		if took := time.Since(begun); took != 10*time.Second {
 			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestSilenceIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil, nil)
+		var told []string
+		r.Client.Waiting = func(said string) { told = append(told, said) }
+		for _, limit := range []time.Duration{2 * time.Second, 10 * time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			wantExit(t, List(ctx, r.Session, ListOptions{}), ExitUnreachable, CodeUnreachable)
+			cancel()
+		}
+		if want := []string{"127.0.0.1:1: connection refused; 127.0.0.1:2: connection refused"}; !slices.Equal(told, want) {
+			t.Errorf("told %q", told)
 		}
 	})
 }
