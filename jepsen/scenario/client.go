@@ -52,38 +52,42 @@ func (cl *client) submit(ctx context.Context, spec *jobpb.JobSpec, request strin
 	}
 }
 
-// wait returns the terminal status of a job, asking any coordinator.
+// wait returns the terminal status of a job.
 func (cl *client) wait(ctx context.Context, job string) (*apipb.StatusResponse, error) {
-	for {
-		try, cancel := context.WithTimeout(ctx, 10*time.Second)
-		resp, err := apipb.NewJobsClient(cl.c.Conn(cl.any())).Wait(try, &apipb.WaitRequest{Job: job})
-		cancel()
-		if err == nil {
-			return resp, nil
-		}
-		if !retryable(err) {
-			return nil, fmt.Errorf("wait %s: %w", job, err)
-		}
-		if stop := rest(ctx, 50*time.Millisecond); stop != nil {
-			return nil, fmt.Errorf("wait %s: %w", job, errors.Join(stop, err))
-		}
-	}
+	return ask(ctx, cl, "wait "+job, 10*time.Second, func(ctx context.Context, jobs apipb.JobsClient) (*apipb.StatusResponse, error) {
+		return jobs.Wait(ctx, &apipb.WaitRequest{Job: job})
+	})
 }
 
-// status asks until a coordinator answers; not stale.
+// status is that of the newest facts, not stale.
 func (cl *client) status(ctx context.Context, job string) (*apipb.StatusResponse, error) {
+	return ask(ctx, cl, "status "+job, 2*time.Second, func(ctx context.Context, jobs apipb.JobsClient) (*apipb.StatusResponse, error) {
+		return jobs.Status(ctx, &apipb.StatusRequest{Job: job})
+	})
+}
+
+// list is every job of the newest facts, not stale.
+func (cl *client) list(ctx context.Context) ([]*apipb.JobSummary, error) {
+	resp, err := ask(ctx, cl, "list", 2*time.Second, func(ctx context.Context, jobs apipb.JobsClient) (*apipb.ListResponse, error) {
+		return jobs.List(ctx, &apipb.ListRequest{})
+	})
+	return resp.GetJobs(), err
+}
+
+// ask asks any coordinator, again and again, until one answers or ctx ends. limit bounds one try.
+func ask[R any](ctx context.Context, cl *client, what string, limit time.Duration, f func(context.Context, apipb.JobsClient) (R, error)) (resp R, err error) {
 	for {
-		try, cancel := context.WithTimeout(ctx, 2*time.Second)
-		resp, err := apipb.NewJobsClient(cl.c.Conn(cl.any())).Status(try, &apipb.StatusRequest{Job: job})
+		try, cancel := context.WithTimeout(ctx, limit)
+		resp, err = f(try, apipb.NewJobsClient(cl.c.Conn(cl.any())))
 		cancel()
 		if err == nil {
 			return resp, nil
 		}
 		if !retryable(err) {
-			return nil, fmt.Errorf("status %s: %w", job, err)
+			return resp, fmt.Errorf("%s: %w", what, err)
 		}
-		if stop := rest(ctx, 20*time.Millisecond); stop != nil {
-			return nil, fmt.Errorf("status %s: %w", job, errors.Join(stop, err))
+		if stop := rest(ctx, 50*time.Millisecond); stop != nil {
+			return resp, fmt.Errorf("%s: %w", what, errors.Join(stop, err))
 		}
 	}
 }

@@ -185,12 +185,12 @@ func (s *LeaderStorm) kill(ctx context.Context, c *cluster.Cluster, log *history
 // verify compares what clients were told with what the cluster holds, and every answer with the oracle.
 func (s *LeaderStorm) verify(ctx context.Context, cl *client, all []accepted, rep *StormReport) error {
 	byRequest := map[string]string{}
-	list, err := apipb.NewJobsClient(cl.c.Conn(cl.any())).List(ctx, &apipb.ListRequest{})
+	jobs, err := cl.list(ctx)
 	if err != nil {
-		return fmt.Errorf("list: %w", err)
+		return err
 	}
 	var errs []error
-	for _, j := range list.Jobs {
+	for _, j := range jobs {
 		st, err := cl.status(ctx, j.Id)
 		if err != nil {
 			return err
@@ -200,7 +200,7 @@ func (s *LeaderStorm) verify(ctx context.Context, cl *client, all []accepted, re
 		}
 		byRequest[st.RequestId] = j.Id
 	}
-	rep.Jobs, rep.Acknowledged = len(list.Jobs), len(all)
+	rep.Jobs, rep.Acknowledged = len(jobs), len(all)
 	for _, a := range all {
 		if byRequest[a.request] != a.job {
 			errs = append(errs, fmt.Errorf("request %s was acknowledged as %s, the cluster has %q", a.request, a.job, byRequest[a.request]))
@@ -208,8 +208,8 @@ func (s *LeaderStorm) verify(ctx context.Context, cl *client, all []accepted, re
 		}
 		errs = append(errs, s.verifyJob(ctx, cl, a.job, a.out, s.Expected))
 	}
-	if want := len(all) + 1; len(list.Jobs) != want {
-		errs = append(errs, fmt.Errorf("%d jobs for %d acknowledged submits", len(list.Jobs), want))
+	if want := len(all) + 1; len(jobs) != want {
+		errs = append(errs, fmt.Errorf("%d jobs for %d acknowledged submits", len(jobs), want))
 	}
 	return errors.Join(errs...)
 }
