@@ -142,8 +142,16 @@ func (halves) Process(c *flow.OpCtx[rec], r rec) error {
 		c.Side(odd, r)
 		return nil
 	}
-	c.EmitAt(r, c.Timestamp()+1)
+	c.EmitAt(r, after(c.Timestamp()))
 	return nil
+}
+
+// after is the next event time. Nothing is after MaxTime, the time of final values: one more would be the past.
+func after(t flow.Time) flow.Time {
+	if t == flow.MaxTime {
+		return t
+	}
+	return t + 1
 }
 
 func drawSplit(par int) step {
@@ -154,12 +162,9 @@ func drawSplit(par int) step {
 		if s.Rec.Val&1 != 0 {
 			return []stamped{{rec{s.Rec.Key, s.Rec.Val + 1}, s.At}}
 		}
-		return []stamped{{s.Rec, later(s.At)}}
+		return []stamped{{s.Rec, after(s.At)}}
 	})}
 }
-
-// later is one instant later, as int64 arithmetic has it.
-func later(t flow.Time) flow.Time { return t + 1 }
 
 // summer keeps a sum, and the values themselves, per key.
 type summer struct {
