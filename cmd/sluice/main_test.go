@@ -153,6 +153,7 @@ func TestWrongCommandLinesAreTwo(t *testing.T) {
 		"help lst":   "error E090: unknown command \"lst\" for \"sluice\"\n",
 		"status":     "error E090: sluice status: no JOB is given\n  fix: sluice status JOB [flags]\n",
 		"status a b": "error E090: sluice status: unexpected argument \"b\"\n",
+		"worker":     "error E090: worker: data directory: not set\n  join: at least one coordinator is needed\n  fix: --data-dir DIR: ",
 	} {
 		if exit := x.run(t, strings.Fields(line)...); exit != ops.ExitUsage || !strings.HasPrefix(x.err.String(), want) || x.out.Len() > 0 {
 			t.Errorf("sluice %s: exit %d, %s%s", line, exit, x.err.String(), x.out.String())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -115,8 +116,19 @@ func orNone(s string) string {
 	return s
 }
 
+// configFault names the flags of what is missing.
 func configFault(role string, err error) error {
-	return ops.Usagef("sluice "+role+" --help lists the flags", "%s: %w", role, err)
+	var hints []string
+	for _, h := range [...]struct{ says, hint string }{
+		{"data directory: not set", "--data-dir DIR: the node finds its identity and its data there again"},
+		{"must be advertised", "--advertise, --raft-advertise and --data-advertise HOST:PORT say what others dial"},
+		{"join: at least one", "--join HOST:PORT,… with the API addresses of coordinators"},
+	} {
+		if strings.Contains(err.Error(), h.says) {
+			hints = append(hints, h.hint)
+		}
+	}
+	return &ops.Fault{Exit: ops.ExitUsage, Code: ops.CodeUsage, Err: fmt.Errorf("%s: %w", role, err), Hints: append(hints, "sluice "+role+" --help lists the flags")}
 }
 
 func nodeFault(role string, err error) error {

@@ -106,6 +106,10 @@ func Peers(ctx context.Context, s *Session, f Freshness) error {
 		return err
 	}
 	return s.print(resp, func(w *tabwriter.Writer) {
+		if len(resp.Peers) == 0 {
+			row(w, "the coordinator that answered is in no cluster yet; its log says what it waits for")
+			return
+		}
 		row(w, "NODE", "API", "RAFT", "ROLE", "VOTER", "TERM", "APPLIED", "LAST CONTACT", "VERSION")
 		for _, p := range resp.Peers {
 			voter := "no"

@@ -38,6 +38,18 @@ w2      -     -               0/0    0 B      /            LOST             -   
 	}
 }
 
+func TestPeersOfACoordinatorWithoutACluster(t *testing.T) {
+	r := newRig(t, &fake{peers: func(*apipb.PeersRequest) (*apipb.PeersResponse, error) {
+		return &apipb.PeersResponse{Read: &apipb.ReadInfo{Node: "c1", Stale: true}}, nil
+	}})
+	if err := Peers(t.Context(), r.Session, Stale); err != nil {
+		t.Fatal(err)
+	}
+	if want := "the coordinator that answered is in no cluster yet; its log says what it waits for\n"; r.out.String() != want {
+		t.Errorf("got %s", r.out.String())
+	}
+}
+
 func TestPeersTableSaysHowManyMoreMayBeLost(t *testing.T) {
 	r := newRig(t, &fake{peers: func(*apipb.PeersRequest) (*apipb.PeersResponse, error) {
 		return &apipb.PeersResponse{
