@@ -43,7 +43,7 @@ type builds struct {
 
 	mu struct {
 		sync.Mutex
-		open    map[buildKey]bool // asked for and not answered yet
+		open    map[buildKey]context.CancelCauseFunc // asked for and not answered yet
 		answers []answer          // oldest first
 		first   uint64            // number of answers[0]
 		news    chan struct{}     // closed at the next answer
@@ -57,7 +57,7 @@ type answer struct {
 
 func newBuilds(a *agent) *builds {
 	b := &builds{agent: a, slots: make(chan struct{}, a.cfg.MaxBuilds), log: a.log.Named("build")}
-	b.mu.open = map[buildKey]bool{}
+	b.mu.open = map[buildKey]context.CancelCauseFunc{}
 	b.mu.news = make(chan struct{})
 	return b
 }
@@ -65,10 +65,13 @@ func newBuilds(a *agent) *builds {
 // request starts a build, unless it runs already or was answered a moment ago.
 func (b *builds) request(g *run.Group, r *controlpb.RequestBuild) {
 	key := buildKey{r.Job, r.Build}
-	if !b.claim(key) {
+	ctx, cancel := context.WithCancelCause(g.Context())
+	if !b.claim(key, cancel) {
+		cancel(nil)
 		return
 	}
-	g.Go(fmt.Sprintf("build %d of %s", r.Build, r.Job), func(ctx context.Context) error {
+	g.Go(fmt.Sprintf("build %d of %s", r.Build, r.Job), func(context.Context) error {
+		defer cancel(nil)
 		result := b.run(ctx, r)
 		result.Job, result.Build = r.Job, r.Build
 		outcome := "built"
@@ -94,10 +97,23 @@ func (b *builds) refuse(r *controlpb.RequestBuild, err error) {
 	b.answer(buildKey{r.Job, r.Build}, result)
 }
 
-func (b *builds) claim(key buildKey) bool {
+// errAbandoned: the leader does not wait for the answer any more.
+var errAbandoned = errors.New("the build was abandoned")
+
+// abandon ends a build, whether it runs or waits.
+func (b *builds) abandon(key buildKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.mu.open[key] || len(b.mu.open) >= maxWaitingBuilds {
+	if cancel := b.mu.open[key]; cancel != nil {
+		b.log.Info("build abandoned", "job", key.job, "build", key.number)
+		cancel(errAbandoned)
+	}
+}
+
+func (b *builds) claim(key buildKey, cancel context.CancelCauseFunc) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.open[key] != nil || len(b.mu.open) >= maxWaitingBuilds {
 		return false // the leader asks again
 	}
 	for i, a := range b.mu.answers {
@@ -109,7 +125,7 @@ func (b *builds) claim(key buildKey) bool {
 			return false
 		}
 	}
-	b.mu.open[key] = true
+	b.mu.open[key] = cancel
 	return true
 }
 
@@ -150,7 +166,7 @@ func (b *builds) run(ctx context.Context, r *controlpb.RequestBuild) *controlpb.
 	case b.slots <- struct{}{}:
 		defer func() { <-b.slots }()
 	case <-ctx.Done():
-		return failedBuild(startFailure(codeNoStart, errors.New("the worker stops")))
+		return stoppedBuild(ctx)
 	}
 	limit := time.Duration(r.TimeLimitUs) * time.Microsecond
 	if limit <= 0 {
@@ -175,6 +191,15 @@ func (b *builds) run(ctx context.Context, r *controlpb.RequestBuild) *controlpb.
 		b.log.Error("directory of a build cannot be removed", "error", err)
 	}
 	return finishBuild(result, stdout.Text(), stderr)
+}
+
+// stoppedBuild is the answer of a build that was ended from here.
+func stoppedBuild(ctx context.Context) *controlpb.BuildResult {
+	err := errors.New("the worker stops")
+	if cause := context.Cause(ctx); errors.Is(cause, errAbandoned) {
+		err = cause
+	}
+	return failedBuild(startFailure(codeNoStart, err))
 }
 
 func failedBuild(f *jobpb.Failure) *controlpb.BuildResult {
@@ -233,7 +258,7 @@ func (b *builds) converse(ctx context.Context, child *spawn.Child, spec *jobpb.J
 	case err == nil:
 		err = fmt.Errorf("the job answered the build with %T", m.Message)
 	case ctx.Err() != nil:
-		return failedBuild(startFailure(codeNoStart, errors.New("the worker stops")))
+		return stoppedBuild(ctx)
 	case errors.Is(err, io.EOF):
 		err = &linkError{code: codeBuildDied, text: "the build function ended its process"}
 	}

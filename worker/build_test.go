@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
@@ -98,6 +99,30 @@ func TestABuildThatHangsDoesNotHoldUpAnother(t *testing.T) {
 	s.order(build("job-1", 1, digest, "build", "hang")) // asked again: runs once
 	s.order(build("job-2", 2, digest))
 	if b := s.built(2); b.Built == nil {
+		t.Errorf("answer: %v", b)
+	}
+}
+
+func TestABuildThatNobodyWaitsForEndsWithItsProcess(t *testing.T) {
+	c := newCoordinator(t)
+	cfg := testConfig(t, c)
+	cfg.MaxBuilds = 1
+	startWorker(t, cfg)
+	s := c.session()
+	digest := c.tiny()
+	s.order(build("job-1", 1, digest, "build", "hang"))
+	s.order(build("job-2", 2, digest, "build", "hang")) // waits for the first one
+	s.order(build("job-3", 3, digest))
+	for _, b := range []*controlpb.AbandonBuild{{Job: "job-2", Build: 2}, {Job: "job-1", Build: 1}, {Job: "job-9", Build: 9}} {
+		s.order(&controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_AbandonBuild{AbandonBuild: b}})
+		if b.Build == 9 {
+			continue // nobody has heard of it
+		}
+		if f := s.built(b.Build).Failure; f.GetKind() != jobpb.FailureKind_FAILURE_LOSS {
+			t.Errorf("answer: %v", f)
+		}
+	}
+	if b := s.built(3); b.Built == nil {
 		t.Errorf("answer: %v", b)
 	}
 }

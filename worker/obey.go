@@ -28,6 +28,8 @@ func (a *agent) obey(m *controlpb.CoordinatorMessage) {
 			return
 		}
 		a.builds.request(a.work, m.Build)
+	case *controlpb.CoordinatorMessage_AbandonBuild:
+		a.builds.abandon(buildKey{m.AbandonBuild.Job, m.AbandonBuild.Build})
 	case *controlpb.CoordinatorMessage_Deploy:
 		a.deploy(m.Deploy.Deployment)
 	case *controlpb.CoordinatorMessage_Cancel:

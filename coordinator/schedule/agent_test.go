@@ -259,6 +259,8 @@ func (a *agent) obey(m *controlpb.CoordinatorMessage) {
 			g, ds := graphOf(m.Build.Spec.Params["graph"])
 			a.builds = append(a.builds, &controlpb.BuildResult{Job: m.Build.Job, Build: m.Build.Build, Built: &taskpb.Built{Graph: g, Errors: ds}})
 		}
+	case *controlpb.CoordinatorMessage_AbandonBuild:
+		a.s.tracef("%s: abandon build %d of %s", a.id, m.AbandonBuild.Build, m.AbandonBuild.Job)
 	case *controlpb.CoordinatorMessage_Deploy:
 		a.deploy(m.Deploy.Deployment)
 	case *controlpb.CoordinatorMessage_Cancel:

@@ -125,6 +125,7 @@ func (l *Leader) ended(j *job) {
 		}
 	}
 	l.resolve(j.commit.receipt)
+	l.abandonBuild(j)
 	l.releaseProcesses(j, nil, "the job has ended")
 	for id := range j.places { // any order: entries of a map
 		delete(l.on[id], j.id)

@@ -20,7 +20,8 @@ const maxBuilds = 3
 // build is the planning of a job as this leader follows it.
 type build struct {
 	attempt  uint32
-	session  uint64 // that was asked
+	worker   string // that was asked; empty: none, or its answer is here
+	session  uint64 // of that worker
 	asked    pacing
 	deadline time.Time
 	answer   *commandpb.Command // PlanJob or RejectPlan
@@ -58,6 +59,7 @@ func (l *Leader) plan(j *job, facts *state.Job) {
 		l.askBuild(j, facts, w)
 		return
 	}
+	l.abandonBuild(j)
 	l.startPlanning(j, facts, h.Planner)
 }
 
@@ -65,7 +67,7 @@ func (l *Leader) plan(j *job, facts *state.Job) {
 func (l *Leader) askBuild(j *job, facts *state.Job, w *worker) {
 	b := &j.build
 	if b.session != w.session.serial {
-		b.session, b.asked = w.session.serial, pacing{}
+		b.worker, b.session, b.asked = w.id, w.session.serial, pacing{}
 	}
 	if b.asked.due(l.now, l.cfg.BuildLimit, l.cfg.BuildLimit) {
 		l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Build{Build: &controlpb.RequestBuild{
@@ -74,6 +76,18 @@ func (l *Leader) askBuild(j *job, facts *state.Job, w *worker) {
 	}
 	l.wakeAt(j, b.deadline)
 	l.wakeAt(j, b.asked.next)
+}
+
+// abandonBuild has a worker end a build that nobody waits for any more.
+func (l *Leader) abandonBuild(j *job) {
+	b := &j.build
+	w := l.usable(b.worker)
+	if w != nil && w.session.serial == b.session {
+		l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_AbandonBuild{AbandonBuild: &controlpb.AbandonBuild{
+			Job: j.id, Build: uint64(b.attempt),
+		}}})
+	}
+	b.worker = ""
 }
 
 // startPlanning gives the build to a worker, another one than before if there is a choice.
@@ -157,6 +171,7 @@ func (l *Leader) built(w *worker, r *controlpb.BuildResult) {
 	if b.answer != nil {
 		return
 	}
+	b.worker = ""
 	l.mark(j)
 	switch {
 	case r.Failure != nil && r.Failure.Kind == jobpb.FailureKind_FAILURE_LOSS:

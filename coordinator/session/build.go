@@ -84,11 +84,20 @@ func (b *Book) buildOn(ctx context.Context, s *session, spec *jobpb.JobSpec) (*c
 	case <-b.over:
 		return nil, api.ErrNotLeader
 	case <-timer.C:
+		b.abandonBuild(s, id)
 		return nil, &api.Refusal{Status: codes.DeadlineExceeded, Code: api.CodeNoWorker, Retryable: true,
 			Cause: fmt.Errorf("worker %s did not answer the build", s.worker)}
 	case <-ctx.Done():
+		b.abandonBuild(s, id)
 		return nil, context.Cause(ctx)
 	}
+}
+
+// abandonBuild ends a build whose answer nobody waits for any more.
+func (b *Book) abandonBuild(s *session, id uint64) {
+	s.send(&controlpb.CoordinatorMessage{Term: b.cfg.Term, Message: &controlpb.CoordinatorMessage_AbandonBuild{
+		AbandonBuild: &controlpb.AbandonBuild{Build: id},
+	}})
 }
 
 func (b *Book) expectBuild(id uint64, answer chan *controlpb.BuildResult) error {

@@ -354,9 +354,27 @@ func TestDryRunSurvivesTheLossOfAWorker(t *testing.T) {
 		}
 		// A worker that never answers.
 		build()
-		<-second.down
+		slow := (<-second.down).GetBuild().GetBuild()
 		if a := <-answers; refusalCode(a.err) != "E078" {
 			t.Errorf("no answer: %v, %v", a.result, a.err)
+		}
+		if m := <-second.down; m.GetAbandonBuild().GetBuild() != slow {
+			t.Errorf("the worker was told %v, not to abandon build %d", m, slow)
+		}
+		// A client that leaves.
+		ctx, leave := context.WithCancel(t.Context())
+		d.group.Go("build", func(context.Context) error {
+			r, err := d.book.Build(ctx, spec)
+			answers <- answer{r, err}
+			return nil
+		})
+		unwanted := (<-second.down).GetBuild().GetBuild()
+		leave()
+		if a := <-answers; !errors.Is(a.err, context.Canceled) {
+			t.Errorf("answer %v, %v", a.result, a.err)
+		}
+		if m := <-second.down; m.GetAbandonBuild().GetBuild() != unwanted {
+			t.Errorf("the worker was told %v, not to abandon build %d", m, unwanted)
 		}
 		// The reign ends in the middle.
 		build()

@@ -891,6 +891,7 @@ type CoordinatorMessage struct {
 	//	*CoordinatorMessage_Commit
 	//	*CoordinatorMessage_Release
 	//	*CoordinatorMessage_AssignSplits
+	//	*CoordinatorMessage_AbandonBuild
 	Message       isCoordinatorMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1012,6 +1013,15 @@ func (x *CoordinatorMessage) GetAssignSplits() *taskpb.AssignSplits {
 	return nil
 }
 
+func (x *CoordinatorMessage) GetAbandonBuild() *AbandonBuild {
+	if x != nil {
+		if x, ok := x.Message.(*CoordinatorMessage_AbandonBuild); ok {
+			return x.AbandonBuild
+		}
+	}
+	return nil
+}
+
 type isCoordinatorMessage_Message interface {
 	isCoordinatorMessage_Message()
 }
@@ -1048,6 +1058,10 @@ type CoordinatorMessage_AssignSplits struct {
 	AssignSplits *taskpb.AssignSplits `protobuf:"bytes,9,opt,name=assign_splits,json=assignSplits,proto3,oneof"`
 }
 
+type CoordinatorMessage_AbandonBuild struct {
+	AbandonBuild *AbandonBuild `protobuf:"bytes,10,opt,name=abandon_build,json=abandonBuild,proto3,oneof"`
+}
+
 func (*CoordinatorMessage_Welcome) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_Ack) isCoordinatorMessage_Message() {}
@@ -1063,6 +1077,8 @@ func (*CoordinatorMessage_Commit) isCoordinatorMessage_Message() {}
 func (*CoordinatorMessage_Release) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_AssignSplits) isCoordinatorMessage_Message() {}
+
+func (*CoordinatorMessage_AbandonBuild) isCoordinatorMessage_Message() {}
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1369,6 +1385,59 @@ func (x *Release) GetReason() string {
 	return ""
 }
 
+// AbandonBuild ends a build whose answer nobody waits for any more. There is no need to answer.
+type AbandonBuild struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // as in the request
+	Build         uint64                 `protobuf:"varint,2,opt,name=build,proto3" json:"build,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AbandonBuild) Reset() {
+	*x = AbandonBuild{}
+	mi := &file_proto_controlpb_control_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AbandonBuild) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AbandonBuild) ProtoMessage() {}
+
+func (x *AbandonBuild) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_controlpb_control_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AbandonBuild.ProtoReflect.Descriptor instead.
+func (*AbandonBuild) Descriptor() ([]byte, []int) {
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *AbandonBuild) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *AbandonBuild) GetBuild() uint64 {
+	if x != nil {
+		return x.Build
+	}
+	return 0
+}
+
 type LogsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1380,7 +1449,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[15]
+	mi := &file_proto_controlpb_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1461,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[15]
+	mi := &file_proto_controlpb_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1474,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{15}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LogsRequest) GetJob() string {
@@ -1440,7 +1509,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[16]
+	mi := &file_proto_controlpb_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1521,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[16]
+	mi := &file_proto_controlpb_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1534,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{16}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogChunk) GetWorker() string {
@@ -1559,7 +1628,7 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\bprotocol\x18\x05 \x01(\x05R\bprotocol\"+\n" +
 	"\bDraining\x12\x1f\n" +
 	"\vdeadline_us\x18\x01 \x01(\x03R\n" +
-	"deadlineUs\"\xce\x03\n" +
+	"deadlineUs\"\x93\x04\n" +
 	"\x12CoordinatorMessage\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x123\n" +
 	"\awelcome\x18\x02 \x01(\v2\x17.sluice.control.WelcomeH\x00R\awelcome\x12'\n" +
@@ -1569,7 +1638,9 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\x06cancel\x18\x06 \x01(\v2\x13.sluice.task.CancelH\x00R\x06cancel\x12-\n" +
 	"\x06commit\x18\a \x01(\v2\x13.sluice.task.CommitH\x00R\x06commit\x123\n" +
 	"\arelease\x18\b \x01(\v2\x17.sluice.control.ReleaseH\x00R\arelease\x12@\n" +
-	"\rassign_splits\x18\t \x01(\v2\x19.sluice.task.AssignSplitsH\x00R\fassignSplitsB\t\n" +
+	"\rassign_splits\x18\t \x01(\v2\x19.sluice.task.AssignSplitsH\x00R\fassignSplits\x12C\n" +
+	"\rabandon_build\x18\n" +
+	" \x01(\v2\x1c.sluice.control.AbandonBuildH\x00R\fabandonBuildB\t\n" +
 	"\amessage\"\x98\x01\n" +
 	"\aWelcome\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
@@ -1592,7 +1663,10 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\aRelease\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"V\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"6\n" +
+	"\fAbandonBuild\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05build\x18\x02 \x01(\x04R\x05build\"V\n" +
 	"\vLogsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x1d\n" +
@@ -1619,7 +1693,7 @@ func file_proto_controlpb_control_proto_rawDescGZIP() []byte {
 	return file_proto_controlpb_control_proto_rawDescData
 }
 
-var file_proto_controlpb_control_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_proto_controlpb_control_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_proto_controlpb_control_proto_goTypes = []any{
 	(*WorkerMessage)(nil),           // 0: sluice.control.WorkerMessage
 	(*Register)(nil),                // 1: sluice.control.Register
@@ -1636,21 +1710,22 @@ var file_proto_controlpb_control_proto_goTypes = []any{
 	(*RequestBuild)(nil),            // 12: sluice.control.RequestBuild
 	(*Deploy)(nil),                  // 13: sluice.control.Deploy
 	(*Release)(nil),                 // 14: sluice.control.Release
-	(*LogsRequest)(nil),             // 15: sluice.control.LogsRequest
-	(*LogChunk)(nil),                // 16: sluice.control.LogChunk
-	(*taskpb.SubtaskUpdate)(nil),    // 17: sluice.task.SubtaskUpdate
-	(*taskpb.CommitResult)(nil),     // 18: sluice.task.CommitResult
-	(*taskpb.Sample)(nil),           // 19: sluice.task.Sample
-	(*taskpb.SplitsDiscovered)(nil), // 20: sluice.task.SplitsDiscovered
-	(*taskpb.SplitRequest)(nil),     // 21: sluice.task.SplitRequest
-	(jobpb.FailureKind)(0),          // 22: sluice.job.FailureKind
-	(*jobpb.Failure)(nil),           // 23: sluice.job.Failure
-	(*taskpb.Built)(nil),            // 24: sluice.task.Built
-	(*taskpb.Cancel)(nil),           // 25: sluice.task.Cancel
-	(*taskpb.Commit)(nil),           // 26: sluice.task.Commit
-	(*taskpb.AssignSplits)(nil),     // 27: sluice.task.AssignSplits
-	(*jobpb.JobSpec)(nil),           // 28: sluice.job.JobSpec
-	(*taskpb.Deployment)(nil),       // 29: sluice.task.Deployment
+	(*AbandonBuild)(nil),            // 15: sluice.control.AbandonBuild
+	(*LogsRequest)(nil),             // 16: sluice.control.LogsRequest
+	(*LogChunk)(nil),                // 17: sluice.control.LogChunk
+	(*taskpb.SubtaskUpdate)(nil),    // 18: sluice.task.SubtaskUpdate
+	(*taskpb.CommitResult)(nil),     // 19: sluice.task.CommitResult
+	(*taskpb.Sample)(nil),           // 20: sluice.task.Sample
+	(*taskpb.SplitsDiscovered)(nil), // 21: sluice.task.SplitsDiscovered
+	(*taskpb.SplitRequest)(nil),     // 22: sluice.task.SplitRequest
+	(jobpb.FailureKind)(0),          // 23: sluice.job.FailureKind
+	(*jobpb.Failure)(nil),           // 24: sluice.job.Failure
+	(*taskpb.Built)(nil),            // 25: sluice.task.Built
+	(*taskpb.Cancel)(nil),           // 26: sluice.task.Cancel
+	(*taskpb.Commit)(nil),           // 27: sluice.task.Commit
+	(*taskpb.AssignSplits)(nil),     // 28: sluice.task.AssignSplits
+	(*jobpb.JobSpec)(nil),           // 29: sluice.job.JobSpec
+	(*taskpb.Deployment)(nil),       // 30: sluice.task.Deployment
 }
 var file_proto_controlpb_control_proto_depIdxs = []int32{
 	1,  // 0: sluice.control.WorkerMessage.register:type_name -> sluice.control.Register
@@ -1659,38 +1734,39 @@ var file_proto_controlpb_control_proto_depIdxs = []int32{
 	7,  // 3: sluice.control.WorkerMessage.build_result:type_name -> sluice.control.BuildResult
 	8,  // 4: sluice.control.WorkerMessage.draining:type_name -> sluice.control.Draining
 	2,  // 5: sluice.control.Register.processes:type_name -> sluice.control.ProcessInventory
-	17, // 6: sluice.control.ProcessInventory.subtasks:type_name -> sluice.task.SubtaskUpdate
-	18, // 7: sluice.control.ProcessInventory.commit_results:type_name -> sluice.task.CommitResult
+	18, // 6: sluice.control.ProcessInventory.subtasks:type_name -> sluice.task.SubtaskUpdate
+	19, // 7: sluice.control.ProcessInventory.commit_results:type_name -> sluice.task.CommitResult
 	4,  // 8: sluice.control.Heartbeat.samples:type_name -> sluice.control.ProcessSample
-	19, // 9: sluice.control.ProcessSample.sample:type_name -> sluice.task.Sample
-	17, // 10: sluice.control.Report.subtask:type_name -> sluice.task.SubtaskUpdate
+	20, // 9: sluice.control.ProcessSample.sample:type_name -> sluice.task.Sample
+	18, // 10: sluice.control.Report.subtask:type_name -> sluice.task.SubtaskUpdate
 	6,  // 11: sluice.control.Report.exit:type_name -> sluice.control.ProcessExit
-	18, // 12: sluice.control.Report.commit:type_name -> sluice.task.CommitResult
-	20, // 13: sluice.control.Report.splits:type_name -> sluice.task.SplitsDiscovered
-	21, // 14: sluice.control.Report.split_request:type_name -> sluice.task.SplitRequest
-	22, // 15: sluice.control.ProcessExit.kind:type_name -> sluice.job.FailureKind
-	23, // 16: sluice.control.ProcessExit.failure:type_name -> sluice.job.Failure
-	24, // 17: sluice.control.BuildResult.built:type_name -> sluice.task.Built
-	23, // 18: sluice.control.BuildResult.failure:type_name -> sluice.job.Failure
+	19, // 12: sluice.control.Report.commit:type_name -> sluice.task.CommitResult
+	21, // 13: sluice.control.Report.splits:type_name -> sluice.task.SplitsDiscovered
+	22, // 14: sluice.control.Report.split_request:type_name -> sluice.task.SplitRequest
+	23, // 15: sluice.control.ProcessExit.kind:type_name -> sluice.job.FailureKind
+	24, // 16: sluice.control.ProcessExit.failure:type_name -> sluice.job.Failure
+	25, // 17: sluice.control.BuildResult.built:type_name -> sluice.task.Built
+	24, // 18: sluice.control.BuildResult.failure:type_name -> sluice.job.Failure
 	10, // 19: sluice.control.CoordinatorMessage.welcome:type_name -> sluice.control.Welcome
 	11, // 20: sluice.control.CoordinatorMessage.ack:type_name -> sluice.control.Ack
 	12, // 21: sluice.control.CoordinatorMessage.build:type_name -> sluice.control.RequestBuild
 	13, // 22: sluice.control.CoordinatorMessage.deploy:type_name -> sluice.control.Deploy
-	25, // 23: sluice.control.CoordinatorMessage.cancel:type_name -> sluice.task.Cancel
-	26, // 24: sluice.control.CoordinatorMessage.commit:type_name -> sluice.task.Commit
+	26, // 23: sluice.control.CoordinatorMessage.cancel:type_name -> sluice.task.Cancel
+	27, // 24: sluice.control.CoordinatorMessage.commit:type_name -> sluice.task.Commit
 	14, // 25: sluice.control.CoordinatorMessage.release:type_name -> sluice.control.Release
-	27, // 26: sluice.control.CoordinatorMessage.assign_splits:type_name -> sluice.task.AssignSplits
-	28, // 27: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
-	29, // 28: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
-	0,  // 29: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
-	15, // 30: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
-	9,  // 31: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
-	16, // 32: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
-	31, // [31:33] is the sub-list for method output_type
-	29, // [29:31] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	28, // 26: sluice.control.CoordinatorMessage.assign_splits:type_name -> sluice.task.AssignSplits
+	15, // 27: sluice.control.CoordinatorMessage.abandon_build:type_name -> sluice.control.AbandonBuild
+	29, // 28: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
+	30, // 29: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
+	0,  // 30: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
+	16, // 31: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
+	9,  // 32: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
+	17, // 33: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
+	32, // [32:34] is the sub-list for method output_type
+	30, // [30:32] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_proto_controlpb_control_proto_init() }
@@ -1721,6 +1797,7 @@ func file_proto_controlpb_control_proto_init() {
 		(*CoordinatorMessage_Commit)(nil),
 		(*CoordinatorMessage_Release)(nil),
 		(*CoordinatorMessage_AssignSplits)(nil),
+		(*CoordinatorMessage_AbandonBuild)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1728,7 +1805,7 @@ func file_proto_controlpb_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_controlpb_control_proto_rawDesc), len(file_proto_controlpb_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

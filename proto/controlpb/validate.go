@@ -260,6 +260,8 @@ func (m *CoordinatorMessage) Validate() error {
 		return notEmpty("release", v.Release == nil)
 	case *CoordinatorMessage_AssignSplits:
 		return notEmpty("assign_splits", v.AssignSplits == nil)
+	case *CoordinatorMessage_AbandonBuild:
+		return notEmpty("abandon_build", v.AbandonBuild == nil)
 	}
 	return errors.New("no known message is set")
 }
