@@ -125,6 +125,9 @@ func (c *Contexts) Remove(name string) error {
 
 // Show lists the contexts.
 func (c *Contexts) Show(s *Session) error {
+	if len(c.Clusters) == 0 && s.Format == Table {
+		s.remark("there are no contexts: sluice context add NAME HOST:PORT,… names a cluster")
+	}
 	return s.printValue(c, func(w *tabwriter.Writer) {
 		for _, name := range slices.Sorted(maps.Keys(c.Clusters)) {
 			mark := "  "

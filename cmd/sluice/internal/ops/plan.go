@@ -101,7 +101,11 @@ func planTable(w *tabwriter.Writer, p *jobpb.Plan) {
 		}
 	}
 	for _, d := range p.GetGraph().GetWarnings() {
-		_, _ = fmt.Fprintf(w, "warning %s: %s at %s\n", d.Code, d.Message, d.Where)
+		_, _ = fmt.Fprintf(w, "warning %s: %s", d.Code, d.Message)
+		if d.Where != "" {
+			_, _ = fmt.Fprintf(w, " at %s", d.Where)
+		}
+		_, _ = fmt.Fprintln(w)
 	}
 }
 

@@ -88,6 +88,9 @@ func TestContextsAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRig(t, nil)
+	if err := (&Contexts{}).Show(r.Session); err != nil || r.out.Len() > 0 || !strings.Contains(r.err.String(), "sluice context add") {
+		t.Errorf("none: %v: %s%s", err, r.out.String(), r.err.String())
+	}
 	if err := load().Show(r.Session); err != nil || r.out.String() != "  one  one:1\n* two  two:1\n" {
 		t.Errorf("%v: %s", err, r.out.String())
 	}

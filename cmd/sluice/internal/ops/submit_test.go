@@ -191,7 +191,7 @@ func TestDryRunShowsThePlanAndMakesNoJob(t *testing.T) {
 		Graph: &jobpb.Graph{Operators: []*jobpb.Operator{
 			{Id: "in", Kind: "source", Location: "main.go:7", Bounded: true},
 			{Id: "out", Kind: "sink", Location: "main.go:9", Bounded: true, Guarantee: jobpb.Guarantee_GUARANTEE_EXACTLY_ONCE},
-		}},
+		}, Warnings: []*jobpb.Diagnostic{{Code: "W034", Message: "no effect"}, {Code: "W023", Message: "goes nowhere", Where: "main.go:8"}}},
 		Chains: []*jobpb.Chain{{Index: 0, Operators: []int32{0}, Parallelism: 2}, {Index: 1, Operators: []int32{1}, Parallelism: 3}},
 		Edges: []*jobpb.Edge{{FromOperator: 0, ToOperator: 1, Partitioner: jobpb.Partitioner_PARTITIONER_REBALANCE,
 			Exchange: jobpb.ExchangeKind_EXCHANGE_BLOCKING, Reason: "bounded input"}},
@@ -214,6 +214,8 @@ out       sink    main.go:9  true     1      3
 
 2 operators, 2 chains, 2 regions, 5 subtasks, 3 slots, fingerprint dc97aabb
 sink out is exactly-once
+warning W034: no effect
+warning W023: goes nowhere at main.go:8
 `
 	if r.out.String() != want {
 		t.Errorf("got\n%s", r.out.String())
