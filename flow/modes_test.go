@@ -251,10 +251,10 @@ func TestASecondRunIntoTheSameOutputFails(t *testing.T) {
 func drop10[T any]() flow.Sink[T] { return lines[T]{io.Discard} }
 
 func TestAnInterruptCancelsTheJobInOrder(t *testing.T) {
-	reading, closed := make(chan struct{}, 1), make(chan struct{}, 1)
+	reading, started, closed := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	p, err := flow.Build("endless", &flow.NoConfig{}, func(p *flow.Pipeline, _ *flow.NoConfig) error {
 		p.From("in", slow{reading: reading}).
-			Process(func() closes { return closes{closed} }).ID("closes").Parallelism(1).
+			Process(func() closes { return closes{started, closed} }).ID("closes").Parallelism(1).
 			To("out", drop10[int]())
 		return nil
 	})
@@ -269,6 +269,7 @@ func TestAnInterruptCancelsTheJobInOrder(t *testing.T) {
 	g := run.NewGroup(t.Context(), "test")
 	g.Go("interrupt", func(ctx context.Context) error {
 		<-reading
+		<-started // an operator that was never opened is not closed either
 		interrupt <- os.Interrupt
 		return nil
 	})
@@ -287,10 +288,14 @@ func TestAnInterruptCancelsTheJobInOrder(t *testing.T) {
 	}
 }
 
-// closes says that it was closed.
-type closes struct{ closed chan<- struct{} }
+// closes says that it was started and closed.
+type closes struct{ started, closed chan<- struct{} }
 
 func (c closes) Open(s *flow.OpSetup[int]) error {
+	s.OnStart(func(*flow.Task) error {
+		c.started <- struct{}{}
+		return nil
+	})
 	s.OnClose(func() error {
 		c.closed <- struct{}{}
 		return nil
