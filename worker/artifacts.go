@@ -31,6 +31,9 @@ func (a *agent) acquire(ctx context.Context, digest string) (*artifact.Handle, e
 			if ctx.Err() != nil {
 				return nil, err
 			}
+			if errors.Is(err, artifact.ErrLocal) {
+				return nil, fmt.Errorf("the job binary cannot be stored on worker %s: %w", a.id.ID, err)
+			}
 			a.log.Warn("artifact not fetched", "artifact", digest, "from", addr, "error", err)
 			faults = errors.Join(faults, fmt.Errorf("from %s: %w", addr, err))
 		}

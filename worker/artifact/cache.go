@@ -14,12 +14,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/sluiceio/sluice/internal/vfs"
 )
 
 // ErrDigest says that the bytes that arrived are not those that were asked for.
 var ErrDigest = errors.New("artifact differs from its digest")
+
+// ErrLocal says that the artifact could not be kept here, whoever gives it.
+var ErrLocal = errors.New("the artifact cannot be kept")
 
 // Fetch writes the artifact with this digest (lower-case hex SHA-256) to w.
 type Fetch func(ctx context.Context, digest string, w io.Writer) error
@@ -129,6 +133,9 @@ func (c *Cache) Acquire(ctx context.Context, digest string, fetch Fetch) (*Handl
 		switch {
 		case mine:
 			size, err := c.prepare(ctx, digest, fetch)
+			if diskFull(err) && c.makeRoom() == nil {
+				size, err = c.prepare(ctx, digest, fetch)
+			}
 			if err := c.settle(digest, size, err); err != nil {
 				return nil, fmt.Errorf("artifact %s: %w", digest, err)
 			}
@@ -185,7 +192,7 @@ func (c *Cache) settle(digest string, size int64, err error) error {
 	e.size, e.checked = size, true
 	c.mu.size += size
 	c.use(e)
-	victims := c.victims()
+	victims := c.victims(c.limit)
 	c.mu.Unlock()
 	if err := c.remove(victims); err != nil {
 		c.release(digest)
@@ -194,8 +201,18 @@ func (c *Cache) settle(digest string, size int64, err error) error {
 	return nil
 }
 
+// makeRoom removes every artifact that nobody uses: the disk is full, and they can be fetched again.
+func (c *Cache) makeRoom() error {
+	c.mu.Lock()
+	victims := c.victims(0)
+	c.mu.Unlock()
+	return c.remove(victims)
+}
+
+func diskFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
 // victims takes the oldest artifacts that nobody uses out of the table until the rest fits. The lock is held.
-func (c *Cache) victims() []string {
+func (c *Cache) victims(limit int64) []string {
 	var idle []string
 	for digest, e := range c.mu.entries {
 		if e.uses == 0 && e.busy == nil {
@@ -205,7 +222,7 @@ func (c *Cache) victims() []string {
 	slices.SortFunc(idle, func(a, b string) int { return cmp.Compare(c.mu.entries[a].last, c.mu.entries[b].last) })
 	var victims []string
 	for _, digest := range idle {
-		if c.mu.size <= c.limit {
+		if c.mu.size <= limit {
 			break
 		}
 		// Claimed until its file is gone: who asks for it meanwhile waits, and then fetches it anew.
@@ -246,7 +263,7 @@ func (c *Cache) prepare(ctx context.Context, digest string, fetch Fetch) (int64,
 	if !errors.Is(err, fs.ErrNotExist) {
 		// Damaged or unreadable: it is of no use to anyone.
 		if err := vfs.Discard(c.fsys, name); err != nil {
-			return 0, err
+			return 0, local(err)
 		}
 	}
 	temp := name + vfs.TempSuffix
@@ -255,9 +272,17 @@ func (c *Cache) prepare(ctx context.Context, digest string, fetch Fetch) (int64,
 		return 0, errors.Join(err, c.fsys.RemoveAll(temp))
 	}
 	if err := c.fsys.Rename(temp, name); err != nil {
-		return 0, err
+		return 0, local(err)
 	}
-	return size, c.fsys.SyncDir(c.dir)
+	return size, local(c.fsys.SyncDir(c.dir))
+}
+
+// local marks an error that no other coordinator can help with.
+func local(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrLocal, err)
 }
 
 // verify hashes the file that is there.
@@ -278,7 +303,7 @@ func (c *Cache) verify(digest string) (size int64, err error) {
 func (c *Cache) download(ctx context.Context, digest, temp string, fetch Fetch) (size int64, err error) {
 	f, err := c.fsys.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
 	if err != nil {
-		return 0, err
+		return 0, local(err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	hash := sha256.New()
@@ -289,7 +314,7 @@ func (c *Cache) download(ctx context.Context, digest, temp string, fetch Fetch) 
 	if err := match(digest, hash.Sum(nil), counter.n); err != nil {
 		return 0, err
 	}
-	return counter.n, f.Sync()
+	return counter.n, local(f.Sync())
 }
 
 func match(digest string, sum []byte, size int64) error {
@@ -307,9 +332,9 @@ type counter struct {
 
 func (c *counter) Write(p []byte) (int, error) {
 	if c.n+int64(len(p)) > c.limit {
-		return 0, fmt.Errorf("larger than the whole cache of %d bytes", c.limit)
+		return 0, local(fmt.Errorf("larger than the whole cache of %d bytes", c.limit))
 	}
 	n, err := c.w.Write(p)
 	c.n += int64(n)
-	return n, err
+	return n, local(err)
 }

@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -171,6 +172,52 @@ func TestWhoeverWantsTheSameArtifactWaitsForOneTransfer(t *testing.T) {
 			t.Errorf("fetched %d times", s.fetches)
 		}
 	})
+}
+
+func TestAFullDiskIsSharedWithNothingThatIsIdle(t *testing.T) {
+	mem, s := vfs.NewMem(), &store{}
+	const capacity = 50
+	c := open(t, vfs.WithFaults(mem, func(op vfs.Operation, name string) vfs.Fault {
+		total := int64(3)
+		files, err := mem.ReadDir("cache")
+		if err != nil || op != vfs.OpWrite {
+			return vfs.Fault{}
+		}
+		for _, f := range files {
+			info, err := f.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += info.Size()
+		}
+		if total > capacity {
+			return vfs.Fault{Err: syscall.ENOSPC}
+		}
+		return vfs.Fault{}
+	}), 1000)
+	idle, used, wanted, large := s.put(strings.Repeat("i", 20)), s.put(strings.Repeat("u", 20)), s.put(strings.Repeat("w", 20)), s.put(strings.Repeat("l", 40))
+	for _, d := range []string{idle, used, wanted} {
+		h, err := c.Acquire(t.Context(), d, s.fetch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d == idle {
+			h.Release()
+		}
+	}
+	want := []string{used, wanted}
+	slices.Sort(want)
+	if got := c.Digests(); !slices.Equal(got, want) {
+		t.Errorf("the cache holds %v, want %v", got, want)
+	}
+	// What does not fit beside the artifacts in use is refused, and nothing is left of it.
+	_, err := c.Acquire(t.Context(), large, s.fetch)
+	if !errors.Is(err, ErrLocal) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error %v", err)
+	}
+	if files, err := mem.ReadDir("cache"); err != nil || len(files) != 2 || !slices.Equal(c.Digests(), want) {
+		t.Errorf("%d files, %v, %v", len(files), err, c.Digests())
+	}
 }
 
 // A model of the cache: what is in use is there, the rest fits into the bound, the oldest goes first.
