@@ -44,9 +44,9 @@ type builds struct {
 	mu struct {
 		sync.Mutex
 		open    map[buildKey]context.CancelCauseFunc // asked for and not answered yet
-		answers []answer          // oldest first
-		first   uint64            // number of answers[0]
-		news    chan struct{}     // closed at the next answer
+		answers []answer                             // oldest first
+		first   uint64                               // number of answers[0]
+		news    chan struct{}                        // closed at the next answer
 	}
 }
 

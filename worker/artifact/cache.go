@@ -209,7 +209,9 @@ func (c *Cache) makeRoom() error {
 	return c.remove(victims)
 }
 
-func diskFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+func diskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
 
 // victims takes the oldest artifacts that nobody uses out of the table until the rest fits. The lock is held.
 func (c *Cache) victims(limit int64) []string {
