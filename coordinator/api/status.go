@@ -102,7 +102,7 @@ func operatorID(p *jobpb.Plan, op int32) string {
 func regionsOf(p *jobpb.Plan, states []*jobpb.RegionState) []*apipb.RegionInfo {
 	infos := make([]*apipb.RegionInfo, 0, len(p.Regions))
 	for i, r := range p.Regions {
-		info := &apipb.RegionInfo{Index: r.Index, Inputs: r.Inputs}
+		info := &apipb.RegionInfo{Index: r.Index, InputEdges: r.InputEdges}
 		if i < len(states) {
 			info.Epoch, info.State = states[i].Epoch, states[i].Status
 		}

@@ -116,24 +116,3 @@ func TestJitterIsBoundedAndTheSameForEveryLeader(t *testing.T) {
 		t.Fatalf("pauses from %gs to %gs", lowest, highest)
 	}
 }
-
-func TestRestartSetIsClosedDownstream(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 12).Draw(t, "regions")
-		regions := make([]*jobpb.Region, n)
-		for i := range regions {
-			regions[i] = &jobpb.Region{Index: int32(i)}
-			if i > 0 {
-				regions[i].Inputs = rapid.SliceOfDistinct(rapid.Int32Range(0, int32(i-1)), rapid.ID[int32]).Draw(t, "inputs")
-			}
-		}
-		failed := rapid.SliceOfNDistinct(rapid.Int32Range(0, int32(n-1)), 1, n, rapid.ID[int32]).Draw(t, "failed")
-		set := RestartSet(regions, failed)
-		for i, r := range regions {
-			reads := slices.ContainsFunc(r.Inputs, func(in int32) bool { return slices.Contains(set, in) })
-			if want := reads || slices.Contains(failed, int32(i)); want != slices.Contains(set, int32(i)) {
-				t.Fatalf("region %d in the set: %t, failed %v, inputs %v, set %v", i, !want, failed, r.Inputs, set)
-			}
-		}
-	})
-}

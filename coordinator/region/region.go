@@ -12,8 +12,7 @@ import (
 // be separated, because they share what no edge shows: the splits of one source. nil: none.
 //
 // Regions are numbered so that each reads only from lower ones. The cost grows with the number of subtasks, not with
-// that of the channels between them: an edge from all to all joins both its sides once. (Only Region.Inputs lists every
-// pair of regions that a BLOCKING edge joins.)
+// that of the channels between them: an edge from all to all joins both its sides once.
 func Build(chains []*jobpb.Chain, edges []*jobpb.Edge, whole []bool) []*jobpb.Region {
 	b := &builder{chains: chains, edges: edges, first: make([]int32, len(chains)+1)}
 	for i, c := range chains {
@@ -114,7 +113,7 @@ func distinct(ns []int32) []int32 {
 func (b *builder) regions(groups []group) []*jobpb.Region {
 	rs := make([]*jobpb.Region, len(groups))
 	for i, g := range groups {
-		r := &jobpb.Region{Index: int32(i), Inputs: g.inputs}
+		r := &jobpb.Region{Index: int32(i)}
 		chain := 0
 		slices.Sort(g.positions)
 		for _, pos := range g.positions {
@@ -128,9 +127,27 @@ func (b *builder) regions(groups []group) []*jobpb.Region {
 			}
 			r.Subtasks = append(r.Subtasks, &jobpb.SubtaskRange{Chain: int32(chain), First: index, Count: 1})
 		}
+		r.InputEdges = b.inputEdges(r)
 		rs[i] = r
 	}
 	return rs
+}
+
+// inputEdges are the BLOCKING edges that some subtask of a region reads.
+func (b *builder) inputEdges(r *jobpb.Region) (edges []int32) {
+	for i, e := range b.edges {
+		if e.Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING {
+			continue
+		}
+		reads := slices.ContainsFunc(r.Subtasks, func(s *jobpb.SubtaskRange) bool {
+			// Of a global edge only subtask 0 has channels.
+			return s.Chain == e.ToChain && (e.Partitioner != jobpb.Partitioner_PARTITIONER_GLOBAL || s.First == 0)
+		})
+		if reads {
+			edges = append(edges, int32(i))
+		}
+	}
+	return edges
 }
 
 // sets are disjoint sets of positions (union by size, path halving).

@@ -59,7 +59,7 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 		at = now + d.Delay.Microseconds()
 	}
 	l.steerClear(j, s, cause)
-	set := recovery.RestartSet(facts.Plan().Regions, slices.Sorted(maps.Keys(s.broken)))
+	set := recovery.RestartSet(facts.Plan(), slices.Sorted(maps.Keys(s.broken)))
 	set = slices.DeleteFunc(set, func(r int32) bool { return slices.Contains(s.pending, r) })
 	return l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_RestartRegions{RestartRegions: &commandpb.RestartRegions{
 		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set), Cause: cause, RestartAtUs: at,

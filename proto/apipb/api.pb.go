@@ -1132,8 +1132,8 @@ type RegionInfo struct {
 	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	State         jobpb.RegionStatus     `protobuf:"varint,3,opt,name=state,proto3,enum=sluice.job.RegionStatus" json:"state,omitempty"`
-	Subtasks      []string               `protobuf:"bytes,4,rep,name=subtasks,proto3" json:"subtasks,omitempty"` // "chain name[index]"
-	Inputs        []int32                `protobuf:"varint,5,rep,packed,name=inputs,proto3" json:"inputs,omitempty"`
+	Subtasks      []string               `protobuf:"bytes,4,rep,name=subtasks,proto3" json:"subtasks,omitempty"`                               // "chain name[index]"
+	InputEdges    []int32                `protobuf:"varint,6,rep,packed,name=input_edges,json=inputEdges,proto3" json:"input_edges,omitempty"` // BLOCKING edges whose results it reads: indices into JobDetail.edges
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1196,9 +1196,9 @@ func (x *RegionInfo) GetSubtasks() []string {
 	return nil
 }
 
-func (x *RegionInfo) GetInputs() []int32 {
+func (x *RegionInfo) GetInputEdges() []int32 {
 	if x != nil {
-		return x.Inputs
+		return x.InputEdges
 	}
 	return nil
 }
@@ -3587,14 +3587,15 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\aprocess\x18\b \x01(\x04R\aprocess\x120\n" +
 	"\bcounters\x18\t \x01(\v2\x14.sluice.job.CountersR\bcounters\x12\x1c\n" +
 	"\toperators\x18\n" +
-	" \x03(\tR\toperators\"\x9c\x01\n" +
+	" \x03(\tR\toperators\"\xab\x01\n" +
 	"\n" +
 	"RegionInfo\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12.\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x18.sluice.job.RegionStatusR\x05state\x12\x1a\n" +
-	"\bsubtasks\x18\x04 \x03(\tR\bsubtasks\x12\x16\n" +
-	"\x06inputs\x18\x05 \x03(\x05R\x06inputs\"\xb7\x01\n" +
+	"\bsubtasks\x18\x04 \x03(\tR\bsubtasks\x12\x1f\n" +
+	"\vinput_edges\x18\x06 \x03(\x05R\n" +
+	"inputEdgesJ\x04\b\x05\x10\x06\"\xb7\x01\n" +
 	"\bEdgeInfo\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x129\n" +

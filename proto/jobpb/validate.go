@@ -270,9 +270,9 @@ func (p *Plan) checkRegions() error {
 		if r == nil || r.Index != int32(i) || len(r.Subtasks) == 0 {
 			return fmt.Errorf("[%d]: missing, empty or out of order", i)
 		}
-		for _, in := range r.Inputs {
-			if in < 0 || int(in) >= len(p.Regions) || in == r.Index {
-				return fmt.Errorf("[%d]: input %d does not exist", i, in)
+		for _, in := range r.InputEdges {
+			if in < 0 || int(in) >= len(p.Edges) || p.Edges[in].GetExchange() != ExchangeKind_EXCHANGE_BLOCKING {
+				return fmt.Errorf("[%d]: input edge %d does not exist, or is not blocking", i, in)
 			}
 		}
 		for _, s := range r.Subtasks {
