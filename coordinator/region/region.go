@@ -135,7 +135,7 @@ func (b *builder) regions(groups []group) []*jobpb.Region {
 
 // inputEdges are the BLOCKING edges that some subtask of a region reads.
 func (b *builder) inputEdges(r *jobpb.Region) (edges []int32) {
-	for i, e := range b.edges {
+	for _, e := range b.edges {
 		if e.Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING {
 			continue
 		}
@@ -144,9 +144,10 @@ func (b *builder) inputEdges(r *jobpb.Region) (edges []int32) {
 			return s.Chain == e.ToChain && (e.Partitioner != jobpb.Partitioner_PARTITIONER_GLOBAL || s.First == 0)
 		})
 		if reads {
-			edges = append(edges, int32(i))
+			edges = append(edges, e.Index)
 		}
 	}
+	slices.Sort(edges)
 	return edges
 }
 

@@ -24,6 +24,14 @@ func edge(from, to int32, p jobpb.Partitioner, x jobpb.ExchangeKind) *jobpb.Edge
 	return &jobpb.Edge{FromChain: from, ToChain: to, Partitioner: p, Exchange: x}
 }
 
+// numbered gives edges their indexes.
+func numbered(es []*jobpb.Edge) []*jobpb.Edge {
+	for i, e := range es {
+		e.Index = int32(i)
+	}
+	return es
+}
+
 const (
 	forward   = jobpb.Partitioner_PARTITIONER_FORWARD
 	hashed    = jobpb.Partitioner_PARTITIONER_HASH
@@ -40,8 +48,8 @@ func text(rs []*jobpb.Region) string {
 		for _, x := range r.Subtasks {
 			s += fmt.Sprintf(" %d[%d+%d]", x.Chain, x.First, x.Count)
 		}
-		if len(r.Inputs) > 0 {
-			s += fmt.Sprint(" <", r.Inputs)
+		if len(r.InputEdges) > 0 {
+			s += fmt.Sprint(" <", r.InputEdges)
 		}
 		parts = append(parts, s)
 	}
@@ -63,10 +71,10 @@ func TestRegionsOfKnownShapes(t *testing.T) {
 		{"rescale joins the near ones", []int32{2, 4}, []*jobpb.Edge{edge(0, 1, rescale, pipelined)}, nil, "0: 0[0+1] 1[0+2]; 1: 0[1+1] 1[2+2]"},
 		{"global joins its producers only", []int32{2, 2}, []*jobpb.Edge{edge(0, 1, global, pipelined)}, nil, "0: 0[0+2] 1[0+1]; 1: 1[1+1]"},
 		{"a blocking shuffle goes stage by stage", []int32{2, 2}, []*jobpb.Edge{edge(0, 1, hashed, blocking)}, []bool{true, false}, "0: 0[0+2]; 1: 1[0+1] <[0]; 2: 1[1+1] <[0]"},
-		{"a blocking diamond merges", []int32{2, 2}, []*jobpb.Edge{edge(0, 1, forward, pipelined), edge(0, 1, hashed, blocking)}, nil, "0: 0[0+2] 1[0+2]"},
+		{"a blocking diamond merges", []int32{2, 2}, []*jobpb.Edge{edge(0, 1, forward, pipelined), edge(0, 1, hashed, blocking)}, nil, "0: 0[0+2] 1[0+2] <[1]"},
 		{"readers come after what they read, whatever their number", []int32{1, 1}, []*jobpb.Edge{edge(1, 0, hashed, blocking)}, nil, "0: 1[0+1]; 1: 0[0+1] <[0]"},
 	} {
-		if got := text(Build(chains(c.ps...), c.edges, c.whole)); got != c.want {
+		if got := text(Build(chains(c.ps...), numbered(c.edges), c.whole)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -93,11 +101,17 @@ func draw(t *rapid.T) ([]*jobpb.Chain, []*jobpb.Edge, []bool) {
 		}
 		es = append(es, edge(int32(from), int32(to), p, rapid.SampledFrom([]jobpb.ExchangeKind{pipelined, blocking}).Draw(t, "exchange")))
 	}
-	return cs, es, whole
+	return cs, numbered(es), whole
+}
+
+// read is a channel of a BLOCKING edge, as its consumer sees it.
+type read struct {
+	edge     int32
+	producer [2]int32
 }
 
 // reference materialises every channel: the slow, obvious definition.
-func reference(cs []*jobpb.Chain, es []*jobpb.Edge, whole []bool) (same func(a, b [2]int32) bool, reads map[[2]int32][][2]int32) {
+func reference(cs []*jobpb.Chain, es []*jobpb.Edge, whole []bool) (same func(a, b [2]int32) bool, reads map[[2]int32][]read) {
 	var all [][2]int32
 	for c := range cs {
 		for i := range cs[c].Parallelism {
@@ -106,7 +120,7 @@ func reference(cs []*jobpb.Chain, es []*jobpb.Edge, whole []bool) (same func(a, 
 	}
 	reach := map[[2][2]int32]bool{} // a needs b at the same time, or before: both ways for pipelined
 	join := func(a, b [2]int32) { reach[[2][2]int32{a, b}], reach[[2][2]int32{b, a}] = true, true }
-	reads = map[[2]int32][][2]int32{}
+	reads = map[[2]int32][]read{}
 	for _, a := range all {
 		reach[[2][2]int32{a, a}] = true
 		for _, b := range all {
@@ -123,7 +137,7 @@ func reference(cs []*jobpb.Chain, es []*jobpb.Edge, whole []bool) (same func(a, 
 				a, b := [2]int32{e.FromChain, i}, [2]int32{e.ToChain, j}
 				if e.Exchange == blocking {
 					reach[[2][2]int32{b, a}] = true
-					reads[b] = append(reads[b], a)
+					reads[b] = append(reads[b], read{e.Index, a})
 				} else {
 					join(a, b)
 				}
@@ -160,11 +174,6 @@ func TestRegionsAreWhatTheirDefinitionSays(t *testing.T) {
 					of[[2]int32{x.Chain, k}] = r.Index
 				}
 			}
-			for _, in := range r.Inputs {
-				if in >= r.Index {
-					t.Fatalf("region %d reads from region %d, which comes after it", r.Index, in)
-				}
-			}
 		}
 		for c := range cs {
 			for i := range cs[c].Parallelism {
@@ -178,9 +187,12 @@ func TestRegionsAreWhatTheirDefinitionSays(t *testing.T) {
 						t.Fatalf("subtasks %v and %v: same region %t, by definition %t", a, b, s == r, same(a, b))
 					}
 				}
-				for _, b := range reads[a] {
-					if of[b] != r && !slices.Contains(rs[r].Inputs, of[b]) {
-						t.Fatalf("region %d reads from region %d and does not say so", r, of[b])
+				for _, in := range reads[a] {
+					if of[in.producer] > r {
+						t.Fatalf("region %d reads from region %d, which comes after it", r, of[in.producer])
+					}
+					if !slices.Contains(rs[r].InputEdges, in.edge) {
+						t.Fatalf("region %d reads edge %d and does not say so", r, in.edge)
 					}
 				}
 			}

@@ -612,8 +612,8 @@ func TestHeadIsCopiedWhole(t *testing.T) {
 		t.Errorf("copyHead loses fields:\n%v\n%v", h, c)
 	}
 	s := &jobpb.Subtask{Chain: 1, Index: 2, Attempt: 3, Worker: "w", Incarnation: 4, Process: 5, State: 6, Region: 7, StartedUs: 8, EndedUs: 9,
-		Counters: &jobpb.Counters{RecordsIn: 10}}
-	if n := s.ProtoReflect().Descriptor().Fields().Len(); n != 11 || !proto.Equal(copySubtask(s), s) {
+		Counters: &jobpb.Counters{RecordsIn: 10}, Partitions: []*jobpb.Partition{{Edge: 11}}, Produced: true, Loaded: true}
+	if n := s.ProtoReflect().Descriptor().Fields().Len(); n != 14 || !proto.Equal(copySubtask(s), s) {
 		t.Errorf("copySubtask loses fields of %d", n)
 	}
 }

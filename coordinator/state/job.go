@@ -245,7 +245,7 @@ func copySubtask(s *jobpb.Subtask) *jobpb.Subtask {
 	return &jobpb.Subtask{
 		Chain: s.Chain, Index: s.Index, Attempt: s.Attempt, Worker: s.Worker, Incarnation: s.Incarnation,
 		Process: s.Process, State: s.State, Region: s.Region, StartedUs: s.StartedUs, EndedUs: s.EndedUs,
-		Counters: s.Counters,
+		Counters: s.Counters, Partitions: s.Partitions, Produced: s.Produced, Loaded: s.Loaded,
 	}
 }
 

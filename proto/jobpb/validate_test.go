@@ -52,14 +52,15 @@ func TestPlanThatIsNotWholeIsRefused(t *testing.T) {
 			p.Chains[1].Parallelism = 3
 			p.Regions[0].Subtasks[1].Count = 3
 		}, "forward"},
-		"subtask in no region":     {func(p *Plan) { p.Regions[0].Subtasks = p.Regions[0].Subtasks[:1] }, "in no region"},
-		"subtask in two regions":   {func(p *Plan) { p.Regions = append(p.Regions, &Region{Index: 1, Subtasks: []*SubtaskRange{{Count: 1}}}) }, "two regions"},
-		"range past the end":       {func(p *Plan) { p.Regions[0].Subtasks[0].Count = 3 }, "do not exist"},
-		"range that overflows":     {func(p *Plan) { p.Regions[0].Subtasks[0].First = 1<<31 - 1 }, "do not exist"},
-		"region that reads itself": {func(p *Plan) { p.Regions[0].Inputs = []int32{0} }, "input 0"},
-		"forward reference":        {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Operator = 1 }, "before this one"},
-		"name that is not UTF-8":   {func(p *Plan) { p.Graph.Name = "\xff" }, "UTF-8"},
-		"unknown partitioner":      {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Partitioner = 99 }, "partitioner"},
+		"subtask in no region":                {func(p *Plan) { p.Regions[0].Subtasks = p.Regions[0].Subtasks[:1] }, "in no region"},
+		"subtask in two regions":              {func(p *Plan) { p.Regions = append(p.Regions, &Region{Index: 1, Subtasks: []*SubtaskRange{{Count: 1}}}) }, "two regions"},
+		"range past the end":                  {func(p *Plan) { p.Regions[0].Subtasks[0].Count = 3 }, "do not exist"},
+		"range that overflows":                {func(p *Plan) { p.Regions[0].Subtasks[0].First = 1<<31 - 1 }, "do not exist"},
+		"region that stores a pipelined edge": {func(p *Plan) { p.Regions[0].InputEdges = []int32{0} }, "input edge 0"},
+		"region that reads no edge":           {func(p *Plan) { p.Regions[0].InputEdges = []int32{7} }, "input edge 7"},
+		"forward reference":                   {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Operator = 1 }, "before this one"},
+		"name that is not UTF-8":              {func(p *Plan) { p.Graph.Name = "\xff" }, "UTF-8"},
+		"unknown partitioner":                 {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Partitioner = 99 }, "partitioner"},
 	} {
 		p := proto.CloneOf(validPlan())
 		c.change(p)
