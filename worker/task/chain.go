@@ -112,6 +112,24 @@ func (n *node) finish(end element.Time) error {
 	return n.op.Finish()
 }
 
+// inputEnd tells the operator at the head that one of its several inputs has ended.
+func (c *chain) inputEnd(input, inputs int) error {
+	n := &c.nodes[0]
+	e, ok := n.op.(InputEnder)
+	if !ok || inputs == 1 {
+		return nil
+	}
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	c.active, c.event = 0, element.Event{Kind: element.End}
+	if err := c.check(n, e.OnInputEnd(input)); err != nil {
+		return err
+	}
+	c.active = -1
+	return nil
+}
+
 // check attributes the error of an event, and finds what operators have reported through Fail meanwhile.
 func (c *chain) check(n *node, err error) error {
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 // Exchange is both ends of one logical edge: typed where the record type is known, erased here.
 type Exchange interface {
-	// keyed says that the exchange can route by key group.
-	keyed() bool
+	// link says what the exchange can route by.
+	link() layout.Link
 	// outlet makes the writing end: the push that routes, a Push of the record type, and its control side.
 	outlet(j joint) (push any, o outlet, err error)
 	// gate makes the reading end, which gives its records to push.
@@ -31,16 +31,20 @@ type joint struct {
 	edge   *jobpb.Edge
 	ends   []shuffle.End // the other ends of the channels
 	from   string        // operator id of the producer; for positions
+	to     string        // operator id of the consumer, whose partitioner it is
 	notify func()
 }
 
 // NewExchange serves edges that route without looking at the record: forward, rebalance, rescale, broadcast, global.
 // The partitioner of the plan's edge chooses.
-func NewExchange[T any](c *codec.Codec[T]) Exchange { return &exchange[T]{codec: c} }
+func NewExchange[T any](c *codec.Codec[T]) Exchange {
+	return &exchange[T]{codec: c, routes: layout.Plain}
+}
 
 // NewKeyedExchange routes by key group: codec.KeyGroup of hash(key(v)), then codec.Subtask.
 func NewKeyedExchange[K comparable, T any](c *codec.Codec[T], key func(T) K, hash func(K) uint64) Exchange {
-	return &exchange[T]{codec: c, route: func(w *shuffle.Writer[T], rt *Runtime, owner []int32) Push[T] {
+	return &exchange[T]{codec: c, routes: layout.Keyed, route: func(w *shuffle.Writer[T], j joint) Push[T] {
+		rt, owner := j.rt, layout.Owners(len(j.ends), j.rt.MaxParallelism)
 		groups := len(owner)
 		return func(v T) {
 			to := owner[codec.KeyGroup(hash(key(v)), groups)]
@@ -51,13 +55,40 @@ func NewKeyedExchange[K comparable, T any](c *codec.Codec[T], key func(T) K, has
 	}}
 }
 
-type exchange[T any] struct {
-	codec *codec.Codec[T]
-	// route makes the push of a keyed edge. owner maps key groups to consumers.
-	route func(w *shuffle.Writer[T], rt *Runtime, owner []int32) Push[T]
+// NewCustomExchange routes by the user's own function: the index of one of the consumers, from 0 up to, without,
+// consumers. Any other index fails the attempt (E128).
+func NewCustomExchange[T any](c *codec.Codec[T], route func(v T, consumers int) int) Exchange {
+	return &exchange[T]{codec: c, routes: layout.Custom, route: func(w *shuffle.Writer[T], j joint) Push[T] {
+		rt, consumers, id := j.rt, len(j.ends), j.to
+		return func(v T) {
+			to := route(v, consumers)
+			if uint(to) >= uint(consumers) {
+				rt.fail(outOfRange(id, to, consumers), fault.CodeRoute)
+				return
+			}
+			if err := w.Add(to, v, rt.At); err != nil {
+				rt.Fail(err)
+			}
+		}
+	}}
 }
 
-func (x *exchange[T]) keyed() bool { return x.route != nil }
+// outOfRange is the fault of a partitioner, which belongs to the operator behind the edge.
+func outOfRange(operator string, index, consumers int) error {
+	return &fault.Fault{
+		Kind: jobpb.FailureKind_FAILURE_USER, Code: fault.CodeRoute, Operator: operator,
+		Err: fmt.Errorf("the partitioner in front of %s returned consumer %d of %d: indices count from 0", operator, index, consumers),
+	}
+}
+
+type exchange[T any] struct {
+	codec  *codec.Codec[T]
+	routes layout.Link
+	// route makes the push of a keyed or custom edge.
+	route func(w *shuffle.Writer[T], j joint) Push[T]
+}
+
+func (x *exchange[T]) link() layout.Link { return x.routes }
 
 func (x *exchange[T]) outlet(j joint) (any, outlet, error) {
 	w, err := shuffle.NewWriter(j.proc.cfg.Network, shuffle.WriterConfig[T]{
@@ -72,12 +103,15 @@ func (x *exchange[T]) outlet(j joint) (any, outlet, error) {
 }
 
 func (x *exchange[T]) push(w *shuffle.Writer[T], j joint) Push[T] {
+	if j.edge.Partitioner == jobpb.Partitioner_PARTITIONER_CUSTOM { // it is asked even if there is one consumer: it may be wrong
+		return x.route(w, j)
+	}
 	if len(j.ends) == 1 { // whatever the partitioner, it leads there
 		return toFirst(w, j.rt)
 	}
 	switch j.edge.Partitioner {
 	case jobpb.Partitioner_PARTITIONER_HASH:
-		return x.route(w, j.rt, layout.Owners(len(j.ends), j.rt.MaxParallelism))
+		return x.route(w, j)
 	case jobpb.Partitioner_PARTITIONER_BROADCAST:
 		if x.codec.Flat() {
 			return toAll(w, j.rt, len(j.ends))

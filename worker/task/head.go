@@ -117,6 +117,9 @@ func (h *gateHead) event(i int, ev element.Event) (done bool, err error) {
 		h.marks.Rest(i)
 	case element.End:
 		h.marks.Finish(i, ev.Time)
+		if err := h.chain.inputEnd(i, len(h.gates)); err != nil {
+			return false, err
+		}
 	}
 	out, ok := h.marks.Next()
 	if !ok {

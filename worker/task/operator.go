@@ -11,7 +11,7 @@ import (
 //
 // The order of calls is
 //
-//	Restore? (OnWatermark | OnBarrier)* [OnWatermark(MaxTime) Finish] Close
+//	Restore? (OnWatermark | OnBarrier | OnInputEnd)* [OnWatermark(MaxTime) Finish] Close
 //
 // and Close comes in any case, also after a failure and after a panic of the operator itself.
 //
@@ -33,6 +33,14 @@ type Operator interface {
 	Finish() error
 	// Close releases resources. It must not emit and must not block for long.
 	Close() error
+}
+
+// InputEnder is an Operator with several inputs that wants to know when one of them has ended (build before probe). It is
+// called once per input, in the order in which they end and, of those that end together, in the order of the
+// operator's inputs; the last of them before OnWatermark(MaxTime) and Finish, which stay as they are. No record of the
+// input follows. The operator may emit. An operator with one input learns it from Finish alone.
+type InputEnder interface {
+	OnInputEnd(input int) error
 }
 
 // OperatorState is the KeyGroup of entries that belong to no key.

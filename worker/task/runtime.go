@@ -30,10 +30,19 @@ type Cursor struct {
 
 // Counters are plain integers of the goroutine of the subtask. They are published once per batch.
 type Counters struct {
-	Late       int64 // records dropped because their window had closed
-	Replayed   int64 // records processed again after a restore
-	StateBytes int64 // size of the keyed state
-	Spilled    int64 // bytes moved from memory to disk
+	Late           int64 // records dropped because their window had closed
+	Replayed       int64 // records processed again after a restore
+	StateBytes     int64 // size of the keyed state
+	Spilled        int64 // bytes moved from memory to disk
+	SpilledRecords int64 // records moved from memory to disk
+	SpillDepth     int64 // deepest level of recursive partitions, or of merge passes; 0: nothing was spilled
+}
+
+// Batch is what a batch operator works with beyond its state.
+type Batch struct {
+	// Memory is how many bytes its records may take; what exceeds it goes to disk. It is the operator's own: nobody else
+	// takes of it, nothing is shared between subtasks.
+	Memory int64
 }
 
 // KeyGroups is the half-open range of key groups that a subtask owns.
@@ -56,6 +65,8 @@ type Runtime struct {
 	MaxParallelism int
 	// KeyGroups are those whose keys reach this subtask through a keyed exchange.
 	KeyGroups KeyGroups
+	// Batch is the operator's share of the memory for joins and sorts; zero unless jobpb.Operator.batch_memory asks for it.
+	Batch Batch
 	// Watermark is the last one that this operator was told, set before OnWatermark. It is not that of the chain: what an
 	// operator in front emits at a watermark comes before it.
 	Watermark element.Time

@@ -156,7 +156,7 @@ func (w *wiring) outlet(from int32, ref layout.Input, e *jobpb.Edge) ([]any, []n
 	}
 	id := w.layout.ID(ref.Op)
 	push, o, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].outlet(joint{
-		attempt: w.attempt, ctx: w.ctx, rt: w.runtime(from), edge: e, ends: ends,
+		attempt: w.attempt, ctx: w.ctx, rt: w.runtime(from), edge: e, ends: ends, to: id,
 	})
 	if err != nil {
 		return nil, nil, fault.Of(fmt.Errorf("open the edge to %s: %w", id, err), fault.CodeDeploy, id)

@@ -26,6 +26,7 @@ const (
 	CodePeer   = "E057" // a channel to another subtask broke
 	CodeStuck  = "E058" // user code did not return after its attempt was stopped
 	CodeDeploy = "E059" // the deployment cannot be run
+	CodeRoute  = "E128" // a partitioner returned an index that no consumer has
 )
 
 // Limits of what a failure carries to the coordinators, in bytes.
