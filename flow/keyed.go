@@ -98,22 +98,24 @@ func keyedUnary[K comparable, T, U any](k KeyedStream[K, T], kind string, stage 
 	p := k.s.p
 	n := p.add(kind, k.s.edge())
 	n.op.Stateful = true
-	n.inputs = []input{{
-		stage: func() task.Stage { return stage(n) },
-		exchange: func(p *Pipeline) (task.Exchange, error) {
-			c, err := codecOf[T](p)
-			if err != nil {
-				return nil, err
-			}
-			hash, err := codec.Hasher[K]()
-			if err != nil {
-				return nil, err
-			}
-			return task.NewKeyedExchange(c, k.key, hash), nil
-		},
-	}}
+	n.inputs = []input{k.input(func() task.Stage { return stage(n) })}
 	n.declare = append(n.declare, func(p *Pipeline) { declareKey[K](p, n.op.Inputs[0], k.where) })
 	return derive[U](p, n), n
+}
+
+// input is the typed part of an edge that is partitioned by k, and of what it leads to.
+func (k KeyedStream[K, T]) input(stage func() task.Stage) input {
+	return input{stage: stage, exchange: func(p *Pipeline) (task.Exchange, error) {
+		c, err := codecOf[T](p)
+		if err != nil {
+			return nil, err
+		}
+		hash, err := codec.Hasher[K]()
+		if err != nil {
+			return nil, err
+		}
+		return task.NewKeyedExchange(c, k.key, hash), nil
+	}}
 }
 
 // declareKey checks that K can be a key and tells the graph its schema.

@@ -182,15 +182,20 @@ func schemaOf[U any](p *Pipeline) (string, error) {
 // unary adds an operator with one input; stage makes its typed part when the graph is complete.
 func unary[T, U any](s Stream[T], kind string, stage func(n *node) task.Stage) (Stream[U], *node) {
 	n := s.p.add(kind, s.edge())
-	n.inputs = []input{{stage: func() task.Stage { return stage(n) }, exchange: exchange[T]}}
+	n.inputs = []input{s.input(func() task.Stage { return stage(n) })}
 	return derive[U](s.p, n), n
 }
 
-// exchange makes both ends of an edge that routes without looking at the record.
-func exchange[T any](p *Pipeline) (task.Exchange, error) {
-	c, err := codecOf[T](p)
-	if err != nil {
-		return nil, err
-	}
-	return task.NewExchange(c), nil
+// input is the typed part of an edge that leaves s, and of what it leads to.
+func (s Stream[T]) input(stage func() task.Stage) input {
+	return input{stage: stage, exchange: func(p *Pipeline) (task.Exchange, error) {
+		c, err := codecOf[T](p)
+		if err != nil {
+			return nil, err
+		}
+		if s.part == jobpb.Partitioner_PARTITIONER_CUSTOM {
+			return task.NewCustomExchange(c, s.to), nil
+		}
+		return task.NewExchange(c), nil
+	}}
 }

@@ -19,6 +19,7 @@ type Stream[T any] struct {
 	port string // of a side output; empty: what the operator emits
 	part jobpb.Partitioner
 	exch Exchange
+	to   func(v T, consumers int) int // of PARTITIONER_CUSTOM
 }
 
 // edge is the input of a consumer of s.
@@ -98,6 +99,26 @@ func (p *Pipeline) onError(n *node, pol ErrorPolicy) {
 // Exchange overrides how the edges that leave this value are exchanged.
 func (s Stream[T]) Exchange(e Exchange) Stream[T] {
 	s.exch = e
+	return s
+}
+
+// PartitionBy hands each record of the edges that leave this value to the subtask of the consumer that f chooses: an index
+// from 0 up to, without, consumers. Another index fails the job (E128). f must give the same answer for equal arguments.
+func (s Stream[T]) PartitionBy(f func(v T, consumers int) int) Stream[T] {
+	if f == nil {
+		s.p.fault("E018", caller(), fmt.Sprintf("PartitionBy behind %s has no function", s.n.op.Id), "give a function that returns the index of a consumer")
+		return s
+	}
+	s.part, s.to = jobpb.Partitioner_PARTITIONER_CUSTOM, f
+	return s
+}
+
+// Nondeterministic says that the operator that produced s may give other output when it gets the same records again, or gets
+// them in another order than before. If one of its stored results is lost, everybody who has read the result runs again.
+func (s Stream[T]) Nondeterministic() Stream[T] {
+	if s.modifies("Nondeterministic") {
+		s.n.op.Nondeterministic = true
+	}
 	return s
 }
 
@@ -188,7 +209,7 @@ func (s Stream[T]) Union(others ...Stream[T]) Stream[T] {
 			return s
 		}
 		edges = append(edges, o.edge())
-		inputs = append(inputs, input{stage: func() task.Stage { return stateless.Pass[T]() }, exchange: exchange[T]})
+		inputs = append(inputs, o.input(func() task.Stage { return stateless.Pass[T]() }))
 	}
 	n := s.p.add("union", edges...)
 	n.inputs = inputs
