@@ -662,9 +662,11 @@ type Operator struct {
 	Guarantee        Guarantee              `protobuf:"varint,11,opt,name=guarantee,proto3,enum=sluice.job.Guarantee" json:"guarantee,omitempty"` // sinks only
 	ErrorPolicy      string                 `protobuf:"bytes,12,opt,name=error_policy,json=errorPolicy,proto3" json:"error_policy,omitempty"`     // fail (default), skip, …
 	SlotGroup        string                 `protobuf:"bytes,13,opt,name=slot_group,json=slotGroup,proto3" json:"slot_group,omitempty"`
-	Detail           string                 `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`                               // one line for people: file glob, window spec, …
-	Nondeterministic bool                   `protobuf:"varint,15,opt,name=nondeterministic,proto3" json:"nondeterministic,omitempty"`          // the same input in the same order may give another output
-	BatchMemory      bool                   `protobuf:"varint,16,opt,name=batch_memory,json=batchMemory,proto3" json:"batch_memory,omitempty"` // it works in a share of batch.memory, and spills what exceeds it
+	Detail           string                 `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`                                        // one line for people: file glob, window spec, …
+	Nondeterministic bool                   `protobuf:"varint,15,opt,name=nondeterministic,proto3" json:"nondeterministic,omitempty"`                   // the same input in the same order may give another output
+	BatchMemory      bool                   `protobuf:"varint,16,opt,name=batch_memory,json=batchMemory,proto3" json:"batch_memory,omitempty"`          // it works in a share of batch.memory, and spills what exceeds it
+	OrderDependent   bool                   `protobuf:"varint,17,opt,name=order_dependent,json=orderDependent,proto3" json:"order_dependent,omitempty"` // another order of the same input may give other output: ties, sums of floats, samples
+	Unordered        bool                   `protobuf:"varint,18,opt,name=unordered,proto3" json:"unordered,omitempty"`                                 // the same input in the same order may give the same output in another order: it depends on memory or on time
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -811,6 +813,20 @@ func (x *Operator) GetBatchMemory() bool {
 	return false
 }
 
+func (x *Operator) GetOrderDependent() bool {
+	if x != nil {
+		return x.OrderDependent
+	}
+	return false
+}
+
+func (x *Operator) GetUnordered() bool {
+	if x != nil {
+		return x.Unordered
+	}
+	return false
+}
+
 type Input struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Operator    int32                  `protobuf:"varint,1,opt,name=operator,proto3" json:"operator,omitempty"` // index into Graph.operators, smaller than the consumer's own
@@ -822,7 +838,8 @@ type Input struct {
 	// higher one is PIPELINED the operator must take its records at any time, or say so by gated.
 	Phase int32 `protobuf:"varint,6,opt,name=phase,proto3" json:"phase,omitempty"`
 	// gated: no record of this input is read before all inputs of lower phases have ended in every subtask of the operator.
-	Gated         bool `protobuf:"varint,7,opt,name=gated,proto3" json:"gated,omitempty"`
+	Gated         bool   `protobuf:"varint,7,opt,name=gated,proto3" json:"gated,omitempty"`
+	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"` // exchange is the operator's own wish, for this reason; empty: the user's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -904,6 +921,13 @@ func (x *Input) GetGated() bool {
 		return x.Gated
 	}
 	return false
+}
+
+func (x *Input) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 type StateDeclaration struct {
@@ -1051,8 +1075,9 @@ type Plan struct {
 	Chains        []*Chain               `protobuf:"bytes,3,rep,name=chains,proto3" json:"chains,omitempty"`
 	Edges         []*Edge                `protobuf:"bytes,4,rep,name=edges,proto3" json:"edges,omitempty"`
 	Regions       []*Region              `protobuf:"bytes,5,rep,name=regions,proto3" json:"regions,omitempty"`
-	Slots         int32                  `protobuf:"varint,6,opt,name=slots,proto3" json:"slots,omitempty"`                                                                                // needed to run everything at once
+	Slots         int32                  `protobuf:"varint,6,opt,name=slots,proto3" json:"slots,omitempty"`                                                                                // needed to run everything at once: schedule eager
 	Settings      map[string]string      `protobuf:"bytes,7,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // said on the command line or in code, merged; names not in it are the worker's to default
+	LeastSlots    int32                  `protobuf:"varint,8,opt,name=least_slots,json=leastSlots,proto3" json:"least_slots,omitempty"`                                                    // needed by the largest region: enough for the schedules region and lazy
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1134,6 +1159,13 @@ func (x *Plan) GetSettings() map[string]string {
 		return x.Settings
 	}
 	return nil
+}
+
+func (x *Plan) GetLeastSlots() int32 {
+	if x != nil {
+		return x.LeastSlots
+	}
+	return 0
 }
 
 // Chain is a tree of operators joined by direct calls; one subtask is one parallel instance of it.
@@ -3075,7 +3107,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf0\x04\n" +
 	"\bOperator\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fgenerated_id\x18\x02 \x01(\bR\vgeneratedId\x12\x12\n" +
@@ -3094,7 +3126,9 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"slot_group\x18\r \x01(\tR\tslotGroup\x12\x16\n" +
 	"\x06detail\x18\x0e \x01(\tR\x06detail\x12*\n" +
 	"\x10nondeterministic\x18\x0f \x01(\bR\x10nondeterministic\x12!\n" +
-	"\fbatch_memory\x18\x10 \x01(\bR\vbatchMemory\"\xf3\x01\n" +
+	"\fbatch_memory\x18\x10 \x01(\bR\vbatchMemory\x12'\n" +
+	"\x0forder_dependent\x18\x11 \x01(\bR\x0eorderDependent\x12\x1c\n" +
+	"\tunordered\x18\x12 \x01(\bR\tunordered\"\x85\x02\n" +
 	"\x05Input\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x05R\boperator\x129\n" +
 	"\vpartitioner\x18\x02 \x01(\x0e2\x17.sluice.job.PartitionerR\vpartitioner\x124\n" +
@@ -3103,7 +3137,8 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"key_schema\x18\x04 \x01(\tR\tkeySchema\x12\x12\n" +
 	"\x04port\x18\x05 \x01(\tR\x04port\x12\x14\n" +
 	"\x05phase\x18\x06 \x01(\x05R\x05phase\x12\x14\n" +
-	"\x05gated\x18\a \x01(\bR\x05gated\"f\n" +
+	"\x05gated\x18\a \x01(\bR\x05gated\x12\x10\n" +
+	"\x03why\x18\b \x01(\tR\x03why\"f\n" +
 	"\x10StateDeclaration\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -3114,7 +3149,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
 	"\x05where\x18\x03 \x01(\tR\x05where\x12\x14\n" +
-	"\x05hints\x18\x04 \x03(\tR\x05hints\"\xe1\x02\n" +
+	"\x05hints\x18\x04 \x03(\tR\x05hints\"\x82\x03\n" +
 	"\x04Plan\x12'\n" +
 	"\x05graph\x18\x01 \x01(\v2\x11.sluice.job.GraphR\x05graph\x12 \n" +
 	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12)\n" +
@@ -3122,7 +3157,9 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x05edges\x18\x04 \x03(\v2\x10.sluice.job.EdgeR\x05edges\x12,\n" +
 	"\aregions\x18\x05 \x03(\v2\x12.sluice.job.RegionR\aregions\x12\x14\n" +
 	"\x05slots\x18\x06 \x01(\x05R\x05slots\x12:\n" +
-	"\bsettings\x18\a \x03(\v2\x1e.sluice.job.Plan.SettingsEntryR\bsettings\x1a;\n" +
+	"\bsettings\x18\a \x03(\v2\x1e.sluice.job.Plan.SettingsEntryR\bsettings\x12\x1f\n" +
+	"\vleast_slots\x18\b \x01(\x05R\n" +
+	"leastSlots\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"q\n" +
