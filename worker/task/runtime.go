@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/spill"
 	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
@@ -43,6 +44,8 @@ type Batch struct {
 	// Memory is how many bytes its records may take; what exceeds it goes to disk. It is the operator's own: nobody else
 	// takes of it, nothing is shared between subtasks.
 	Memory int64
+	// Spill is where it goes. nil: nowhere, and Memory is no limit.
+	Spill *spill.Area
 }
 
 // KeyGroups is the half-open range of key groups that a subtask owns.
