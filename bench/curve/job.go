@@ -89,6 +89,7 @@ func (c config) run(ctx context.Context, memory int64) (m measured, err error) {
 	job, err := launch.Embed(ctx, prog, launch.Embedding{Name: "curve", Slots: c.parallelism, Settings: map[string]string{
 		setting.Parallelism: fmt.Sprint(c.parallelism),
 		setting.BatchMemory: fmt.Sprint(memory),
+		setting.StateMemory: "1%", // the job keeps no state: room for an unlimited join
 	}})
 	if err != nil {
 		return m, err

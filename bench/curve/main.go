@@ -44,7 +44,7 @@ func main() {
 	flag.Int64Var(&c.half, "half", 1_500_000, "`row` that begins the second half")
 	flag.IntVar(&c.parallelism, "parallelism", 1, "subtasks of every operator")
 	flag.IntVar(&c.runs, "runs", 2, "runs of which the best counts")
-	flag.Int64Var(&c.most, "unlimited", 512<<20, "`bytes` of memory that are more than enough")
+	flag.Int64Var(&c.most, "unlimited", 400<<20, "`bytes` of memory that are more than enough")
 	flag.BoolVar(&c.asJSON, "json", false, "print JSON instead of a table")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
