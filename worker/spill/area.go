@@ -50,6 +50,8 @@ type Area struct {
 	cfg  Config
 	name atomic.Uint64 // of the next file
 
+	packer packer
+
 	files   atomic.Int64
 	bytes   atomic.Int64
 	records atomic.Int64
@@ -86,18 +88,18 @@ func (a *Area) Totals() Totals {
 }
 
 // create makes a file that has no name any more.
-func (a *Area) create(want int64) (vfs.File, error) {
+func (a *Area) create(want int64) (f vfs.File, path string, err error) {
 	if err := a.cfg.FS.Mkdir(a.cfg.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, noSpace(a.cfg.Dir, want, err)
+		return nil, "", noSpace(a.cfg.Dir, want, err)
 	}
-	path := filepath.Join(a.cfg.Dir, "spill-"+strconv.Itoa(os.Getpid())+"-"+strconv.FormatUint(a.name.Add(1), 10))
-	f, err := a.cfg.FS.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	path = filepath.Join(a.cfg.Dir, "spill-"+strconv.Itoa(os.Getpid())+"-"+strconv.FormatUint(a.name.Add(1), 10))
+	f, err = a.cfg.FS.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, noSpace(path, want, err)
+		return nil, "", noSpace(path, want, err)
 	}
 	if err := a.cfg.FS.Remove(path); err != nil {
-		return nil, noSpace(path, want, errors.Join(err, f.Close()))
+		return nil, "", noSpace(path, want, errors.Join(err, f.Close()))
 	}
 	a.files.Add(1)
-	return f, nil
+	return f, path, nil
 }
