@@ -1,8 +1,6 @@
 package join
 
 import (
-	"errors"
-
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -10,9 +8,10 @@ import (
 // Side is one of the two inputs. The operator's input 0 is Left, input 1 is Right.
 type Side int
 
+// The sides of a join. The zero Build is Right.
 const (
-	Left Side = iota
-	Right
+	Right Side = iota
+	Left
 )
 
 // Spec is what a join does with records L and R of equal keys.
@@ -32,13 +31,55 @@ type Spec[K comparable, L, R, Out any] struct {
 
 // Stages are the inputs of the join, Left and Right.
 //
-// A pair is emitted with the later of the two event times, and a record without partner with its own.
+// A pair is emitted with the later one of the two event times, and a record without a partner with its own. The order of
+// results is unspecified; it is the same for the same order of arrival and the same memory.
 func Stages[K comparable, L, R, Out any](s Spec[K, L, R, Out]) (task.StageOf[L, Out], task.StageOf[R, Out]) {
-	left := func(*task.Runtime, task.Push[Out]) (task.Push[L], task.Operator, error) {
-		return nil, nil, errors.ErrUnsupported
+	if s.Build == Left {
+		build, probe := stages(spec[K, L, R, Out]{
+			buildKey: s.LeftKey, probeKey: s.RightKey,
+			match:     func(r R, l L, emit func(Out)) { s.Match(l, r, emit) },
+			buildOnly: s.LeftOnly, probeOnly: s.RightOnly,
+			input: 0, registry: s.Registry,
+		})
+		return build, probe
 	}
-	right := func(*task.Runtime, task.Push[Out]) (task.Push[R], task.Operator, error) {
-		return nil, nil, errors.ErrUnsupported
+	build, probe := stages(spec[K, R, L, Out]{
+		buildKey: s.RightKey, probeKey: s.LeftKey,
+		match: s.Match, buildOnly: s.RightOnly, probeOnly: s.LeftOnly,
+		input: 1, registry: s.Registry,
+	})
+	return probe, build
+}
+
+// spec is a Spec by roles.
+type spec[K comparable, B, P, Out any] struct {
+	buildKey  func(B) K
+	probeKey  func(P) K
+	match     func(p P, b B, emit func(Out))
+	buildOnly func(b B, emit func(Out))
+	probeOnly func(p P, emit func(Out))
+	input     int // of the build side
+	registry  *codec.Registry
+}
+
+// stages are the build and the probe input. The operator comes from whichever is built first.
+func stages[K comparable, B, P, Out any](s spec[K, B, P, Out]) (task.StageOf[B, Out], task.StageOf[P, Out]) {
+	shared := func(rt *task.Runtime, out task.Push[Out]) (*operator[K, B, P, Out], error) {
+		return task.Shared(rt, func() (*operator[K, B, P, Out], error) { return open(rt, s, out) })
 	}
-	return left, right
+	build := func(rt *task.Runtime, out task.Push[Out]) (task.Push[B], task.Operator, error) {
+		o, err := shared(rt, out)
+		if err != nil {
+			return nil, nil, err
+		}
+		return o.pushBuild, o, nil
+	}
+	probe := func(rt *task.Runtime, out task.Push[Out]) (task.Push[P], task.Operator, error) {
+		o, err := shared(rt, out)
+		if err != nil {
+			return nil, nil, err
+		}
+		return o.pushProbe, o, nil
+	}
+	return build, probe
 }

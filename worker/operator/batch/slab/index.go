@@ -14,22 +14,18 @@ type Index struct {
 // MakeIndex makes an index without slots.
 func MakeIndex(b *spill.Budget) Index { return Index{budget: b} }
 
-// SlotBytes is the memory that an index of n rows needs.
-func SlotBytes(n int) int64 { return 8 * int64(slotsFor(n)) }
+// SlotBytes is the memory per row of an index that was made by Reserve; a slot more may be needed in all.
+const SlotBytes = 12
 
 // slotsFor keeps a third of the slots free.
 func slotsFor(n int) int { return n + n/2 + 1 }
 
-// Reserve makes room for n rows at once. false: the budget does not allow it.
-func (x *Index) Reserve(n int) bool {
-	if n = slotsFor(n); n <= len(x.slots) {
-		return true
+// Reserve makes room for n rows at once, whatever the budget says: the caller has kept SlotBytes per row free.
+func (x *Index) Reserve(n int) {
+	if n = slotsFor(n); n > len(x.slots) {
+		x.budget.Force(8 * int64(n))
+		x.resize(n)
 	}
-	if !x.budget.Take(8 * int64(n)) {
-		return false
-	}
-	x.resize(n)
-	return true
 }
 
 // resize moves the entries to n slots, whose memory was taken.

@@ -164,6 +164,17 @@ func (m *Merge[K, T]) Next(v *T) (at element.Time, ok bool, err error) {
 	return at, true, nil
 }
 
+// Peek is the key of the record that Next will give. ok is false at the end.
+func (m *Merge[K, T]) Peek() (key K, ok bool) {
+	switch {
+	case m.left == 0:
+		return key, false
+	case m.heads == nil:
+		return m.s.cfg.Key(m.s.rows.At(m.items[m.next].row).val), true
+	}
+	return m.heads[m.tree[0]].key, true
+}
+
 // Close gives the memory of the heads back.
 func (m *Merge[K, T]) Close() {
 	if m.heads == nil {
