@@ -19,7 +19,7 @@ type cells[V any] struct {
 	scratch  []byte
 
 	at  func(id uint32) *cell[V]                                       // nil if there is none
-	key func(dst []byte, id uint32) (key []byte, group int, err error) // of the entry of a cell
+	key func(dst []byte, id uint32) (key, sub []byte, group int, err error) // of the entry of a cell
 	// turned is called when undoing has given a value to cell id, or has taken it.
 	turned func(id uint32, exists bool)
 }
@@ -134,11 +134,11 @@ func (s *cells[V]) writeEncoded(snap *Snapshot, id, word uint32, enc []byte) err
 	if word&present == 0 && snap.extent == Full {
 		return nil
 	}
-	key, group, err := s.key(snap.key[:0], id)
+	key, sub, group, err := s.key(snap.key[:0], id)
 	if err != nil {
 		return err
 	}
-	snap.key = key
+	snap.key, snap.sub = key, sub
 	return snap.put(s.name, group, word&present != 0, enc)
 }
 
@@ -150,7 +150,7 @@ func (s *cells[V]) readingValue(stored string) (err error) {
 // loadValue takes the value of an entry; c becomes a cell without a value if it is a tombstone.
 func (s *cells[V]) loadValue(c *cell[V], e *chunk.Entry) error {
 	*c = cell[V]{}
-	if e.Deleted {
+	if e.Op == chunk.Delete {
 		return nil
 	}
 	if err := decodeAll(s.decode, e.Value, &c.v); err != nil {

@@ -60,7 +60,7 @@ type column interface {
 	// forget prepares the row, which is idle, for another key.
 	forget(row uint32)
 	// load takes an entry of a chunk into the row.
-	load(row uint32, e *chunk.Entry, sub []byte) error
+	load(row uint32, e *chunk.Entry) error
 	// reading compiles decoders for the schema that a chunk has for this state.
 	reading(s chunk.State) error
 	bytes() int

@@ -243,7 +243,7 @@ func (d *Directory[K]) idle(row uint32) bool {
 
 // Header describes the chunks of this directory.
 func (d *Directory[K]) Header() chunk.Header {
-	h := chunk.Header{MaxParallelism: d.opts.MaxParallelism, Key: d.codec.Schema()}
+	h := chunk.Header{MaxParallelism: d.opts.MaxParallelism, Scope: chunk.Keyed, Key: d.codec.Schema()}
 	for _, c := range d.cols {
 		h.States = append(h.States, c.describe())
 	}

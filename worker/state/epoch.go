@@ -31,7 +31,7 @@ type Snapshot struct {
 	done   func()
 	err    error
 
-	key, value []byte // scratch
+	key, sub, value []byte // scratch
 }
 
 // Freeze fixes the state for checkpoint id, at its barrier. It takes the same time whatever the size of the state. A
@@ -111,13 +111,14 @@ func (s *Snapshot) Step(limit int) (done bool, err error) {
 func (s *Snapshot) Chunk() *chunk.Writer { return s.w }
 
 func (s *Snapshot) put(state string, group int, exists bool, value []byte) error {
-	switch {
-	case exists:
-		return s.w.Put(group, s.number[state], s.key, value)
-	case s.extent == Delta:
-		return s.w.Delete(group, s.number[state], s.key)
+	e := chunk.Entry{Group: group, State: s.number[state], Key: s.key, Sub: s.sub, Value: value}
+	if !exists {
+		if s.extent == Full {
+			return nil
+		}
+		e.Op = chunk.Delete
 	}
-	return nil
+	return s.w.Add(&e)
 }
 
 // Completed says that checkpoint id is completed: what it holds never has to be written or undone again. Ids that are

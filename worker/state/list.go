@@ -261,7 +261,8 @@ func (s *List[V]) writeEncoded(snap *Snapshot, _ uint32, r *run[V], enc []byte) 
 	if err != nil {
 		return err
 	}
-	snap.key = binary.AppendUvarint(key, uint64(r.seq)) // as the codec writes a u32
+	snap.sub = binary.AppendUvarint(key[len(key):], uint64(r.seq)) // as the codec writes a u32
+	snap.key = key
 	return snap.put(s.name, group, exists, enc)
 }
 
@@ -398,13 +399,13 @@ func (s *List[V]) reading(st chunk.State) (err error) {
 }
 
 // load takes a run. Runs may come in any order, and again from a later chunk.
-func (s *List[V]) load(row uint32, e *chunk.Entry, sub []byte) error {
-	seq, n := binary.Uvarint(sub)
-	if n != len(sub) || n == 0 || seq > 1<<32-2 {
+func (s *List[V]) load(row uint32, e *chunk.Entry) error {
+	seq, n := binary.Uvarint(e.Sub)
+	if n != len(e.Sub) || n == 0 || seq > 1<<32-2 {
 		return fmt.Errorf("%w: bad number of a run", chunk.ErrCorrupt)
 	}
 	var vals []V
-	if !e.Deleted {
+	if e.Op != chunk.Delete {
 		var err error
 		if vals, err = decodeRun(s.decode, e.Value); err != nil {
 			return err
@@ -413,7 +414,7 @@ func (s *List[V]) load(row uint32, e *chunk.Entry, sub []byte) error {
 	head := s.heads.ensure(row)
 	id, found, prev, next := s.search(head, uint32(seq))
 	switch {
-	case !found && e.Deleted:
+	case !found && e.Op == chunk.Delete:
 		s.cur.owner.emptied(row)
 		return nil
 	case !found:
@@ -423,7 +424,7 @@ func (s *List[V]) load(row uint32, e *chunk.Entry, sub []byte) error {
 	r := s.runs.at(id)
 	head.count -= uint32(r.len())
 	r.vals, r.word = vals, present
-	if e.Deleted {
+	if e.Op == chunk.Delete {
 		r.word = 0
 		s.pending.add(id)
 		s.cur.owner.emptied(row)

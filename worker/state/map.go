@@ -59,14 +59,13 @@ func MapOf[M comparable, V any, K comparable](d *Directory[K], name string) (*Ma
 	return s, d.declare(s)
 }
 
-func (s *Map[M, V]) entryKey(dst []byte, id uint32) ([]byte, int, error) {
+func (s *Map[M, V]) entryKey(dst []byte, id uint32) (key, sub []byte, group int, err error) {
 	n := s.nodes.at(id)
-	b, group, err := s.cur.owner.appendKey(dst, n.row-1)
-	if err != nil {
-		return nil, 0, err
+	if key, group, err = s.cur.owner.appendKey(dst, n.row-1); err != nil {
+		return nil, nil, 0, err
 	}
-	b, err = s.keys.Append(b, &n.key)
-	return b, group, err
+	sub, err = s.keys.Append(key[len(key):], &n.key)
+	return key, sub, group, err
 }
 
 // place is the hash of an entry: rows are mixed in so that equal keys of different rows lie apart.
@@ -318,15 +317,15 @@ func (s *Map[M, V]) reading(st chunk.State) (err error) {
 	return s.readingValue(st.Value)
 }
 
-func (s *Map[M, V]) load(row uint32, e *chunk.Entry, sub []byte) error {
+func (s *Map[M, V]) load(row uint32, e *chunk.Entry) error {
 	var k M
-	if err := decodeAll(s.decKey, sub, &k); err != nil {
+	if err := decodeAll(s.decKey, e.Sub, &k); err != nil {
 		return fmt.Errorf("key in the map: %w", err)
 	}
 	h := s.place(row, k)
 	id, n := s.find(row, k, h)
 	if n == nil {
-		if e.Deleted {
+		if e.Op == chunk.Delete {
 			s.cur.owner.emptied(row)
 			return nil
 		}

@@ -47,19 +47,21 @@ func (d *Directory[K]) Load(r *chunk.Reader, first, end int) error {
 			return err
 		}
 		e = next
-		sub, err := decodeKey(e.Key, &k)
-		if err != nil {
+		if e.Op > chunk.Delete {
+			return fmt.Errorf("state %q: cleared as a whole", h.States[e.State].Name)
+		}
+		if err := decodeAll(decodeKey, e.Key, &k); err != nil {
 			return fmt.Errorf("state %q: key: %w", h.States[e.State].Name, err)
 		}
 		hash := d.hash(k)
 		if g := codec.KeyGroup(hash, d.opts.MaxParallelism); g != e.Group {
 			return fmt.Errorf("%w: key %v belongs to key group %d, not %d", chunk.ErrCorrupt, k, g, e.Group)
 		}
-		row, ok := d.loadRow(k, hash, e.Deleted)
+		row, ok := d.loadRow(k, hash, e.Op == chunk.Delete)
 		if !ok {
 			continue
 		}
-		if err := cols[e.State].load(row, &e, sub); err != nil {
+		if err := cols[e.State].load(row, &e); err != nil {
 			return fmt.Errorf("state %q: key %v: %w", h.States[e.State].Name, k, err)
 		}
 	}

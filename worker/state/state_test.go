@@ -405,7 +405,7 @@ func TestLoadRefusesAKeyInTheWrongGroup(t *testing.T) {
 	k := 1
 	key := must(must(codec.Of[int](nil)).Append(nil, &k))
 	group := codec.KeyGroup(d.Hash(k), groups)
-	if err := w.Put((group+1)%groups, 0, key, []byte{2}); err != nil {
+	if err := w.Add(&chunk.Entry{Group: (group + 1) % groups, Key: key, Value: []byte{2}}); err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
@@ -425,17 +425,17 @@ func FuzzLoad(f *testing.F) {
 		h := o.d.Header()
 		w := must(chunk.NewWriter(h))
 		state = int(uint(state) % uint(len(h.States)))
-		k, group := "", 0
+		k := ""
+		e := chunk.Entry{State: state, Key: key, Value: value}
 		if rest, err := must(codec.Of[string](nil)).Decode(key, &k); err == nil {
-			group = codec.KeyGroup(o.d.Hash(k), groups)
-			_ = rest
+			e.Group = codec.KeyGroup(o.d.Hash(k), groups)
+			e.Key, e.Sub = key[:len(key)-len(rest)], rest
+		}
+		if deleted {
+			e.Op = chunk.Delete
 		}
 		for range 2 {
-			if deleted {
-				_ = w.Delete(group, state, key)
-			} else {
-				_ = w.Put(group, state, key, value)
-			}
+			_ = w.Add(&e)
 		}
 		var b bytes.Buffer
 		must(w.WriteTo(&b))

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/sluiceio/sluice/snapshot/chunk"
@@ -24,7 +23,10 @@ func ValueOf[V any, K comparable](d *Directory[K], name string) (*Value[V], erro
 	}
 	s := &Value[V]{cells: c, ids: func() uint32 { return d.rows.next }}
 	s.cells.at = s.column.at
-	s.cells.key = d.cur.owner.appendKey
+	s.cells.key = func(dst []byte, row uint32) (key, sub []byte, group int, err error) {
+		key, group, err = d.cur.owner.appendKey(dst, row)
+		return key, nil, group, err
+	}
 	s.cells.turned = func(row uint32, exists bool) {
 		if !exists {
 			d.cur.owner.emptied(row)
@@ -137,15 +139,12 @@ func (s *Value[V]) forget(row uint32) {
 
 func (s *Value[V]) reading(st chunk.State) error { return s.readingValue(st.Value) }
 
-func (s *Value[V]) load(row uint32, e *chunk.Entry, sub []byte) error {
-	if len(sub) > 0 {
-		return fmt.Errorf("%w: %d bytes behind the key", chunk.ErrCorrupt, len(sub))
-	}
+func (s *Value[V]) load(row uint32, e *chunk.Entry) error {
 	c := s.at(row)
 	if c == nil {
 		c = s.column.ensure(row)
 	}
-	if e.Deleted {
+	if e.Op == chunk.Delete {
 		s.cur.owner.emptied(row)
 	}
 	return s.loadValue(c, e)
