@@ -17,6 +17,11 @@ type Aggregation[K comparable, In, Acc, Out any] struct {
 	// New is the accumulator of a key without records; nil: the zero value.
 	New func() Acc
 	Add func(acc *Acc, v In)
+	// Merge combines the accumulators of two parts of a window, a before b; it may change and return a, and keep what b
+	// leads to. Needed where windows overlap or merge.
+	Merge func(a, b Acc) Acc
+	// Clone makes a copy that shares nothing with its argument; nil: a plain copy does not.
+	Clone func(Acc) (Acc, error)
 	// Result is called once per key when its window fires.
 	Result func(k K, w window.Window, acc *Acc) Out
 	// LateOutput names the side output that takes late records; empty: they are dropped.
@@ -30,17 +35,22 @@ func Tumbling[K comparable, In, Acc, Out any](spec window.Tumbling, a Aggregatio
 		if err != nil {
 			return nil, nil, err
 		}
-		o := &tumbling[K, In, Acc, Out]{rt: rt, out: out, spec: spec, agg: a, hash: hash}
-		o.uncache()
-		if a.LateOutput != "" {
-			push, err := task.SideOutput[In](rt, a.LateOutput)
-			if err != nil {
-				return nil, nil, err
-			}
-			o.late = push
+		late, err := lateOutput[In](rt, a.LateOutput)
+		if err != nil {
+			return nil, nil, err
 		}
+		o := &tumbling[K, In, Acc, Out]{rt: rt, out: out, late: late, spec: spec, agg: a, hash: hash}
+		o.uncache()
 		return o.push, o, nil
 	}
+}
+
+// lateOutput is where late records go; nil: nowhere.
+func lateOutput[In any](rt *task.Runtime, name string) (task.Push[In], error) {
+	if name == "" {
+		return nil, nil
+	}
+	return task.SideOutput[In](rt, name)
 }
 
 // pane is a window that has not fired, with its accumulators.
