@@ -36,8 +36,15 @@ func Open(rt *task.Runtime) (*Memory, error) {
 	m := &Memory{Budget: spill.NewBudget(b.Memory), rt: rt}
 	m.space = b.Spill.NewSpace(m.Budget, spill.Counts{Bytes: &rt.Counters.Spilled, Records: &rt.Counters.SpilledRecords}, spill.BlockFor(b.Memory))
 	// Spilling begins when nothing is left: it needs the buffers that all streams share, and those of a few streams.
-	m.Reserve(m.space.Overhead() + 4*m.Block())
+	m.ReserveStreams(4)
 	return m, nil
+}
+
+// ReserveStreams keeps memory for the buffers that all streams share and for those of n streams.
+func (m *Memory) ReserveStreams(n int) {
+	if m.space != nil {
+		m.Reserve(m.space.Overhead() + int64(n)*m.Block())
+	}
 }
 
 // Block is the memory of a stream that is being written or read.

@@ -85,22 +85,31 @@ func (p *pass[K, B, P, Out]) keep(v B, at element.Time) (bool, error) {
 	t, hash := p.locate(p.buildKey(v))
 	if t.build != nil {
 		p.rows++
-		return true, t.build.Add(&v, at)
-	}
-	cost := slab.SlotBytes + p.buildSize.Extra(&v)
-	if t.rows.Len() == math.MaxUint32-1 || !p.mem.Take(cost) {
-		return false, nil
+		return true, t.writeBuild(v, at)
 	}
 	r := t.rows.Add()
 	if r == nil {
-		p.mem.Give(cost)
 		return false, nil
 	}
 	r.val, r.at, r.hash = v, at, hash
+	cost := int64(slab.SlotBytes)
+	if !p.buildSize.Fixed() {
+		cost += p.buildSize.Extra(&r.val)
+	}
+	if t.rows.Len() == math.MaxUint32 || !p.mem.Take(cost) {
+		t.rows.Drop()
+		return false, nil
+	}
 	t.extra += cost
 	p.rows++
 	return true, nil
 }
+
+// writeBuild and writeProbe write a record down. They take it by value: a pointer to that of their caller would move each
+// record to the heap.
+func (t *part[B, P]) writeBuild(v B, at element.Time) error { return t.build.Add(&v, at) }
+
+func (t *part[B, P]) writeProbe(v P, at element.Time) error { return t.probe.Add(&v, at) }
 
 // build takes a build record and makes room for it.
 func (p *pass[K, B, P, Out]) build(v B, at element.Time) error {
@@ -207,7 +216,7 @@ func (p *pass[K, B, P, Out]) probe(v P, at element.Time) error {
 	k := p.probeKey(v)
 	t, hash := p.locate(k)
 	if t.probe != nil {
-		return t.probe.Add(&v, at)
+		return t.writeProbe(v, at)
 	}
 	if t.index.Len() > 0 {
 		for w, i, ok := t.index.Find(hash); ok; w, i, ok = t.index.Next(w, hash) {

@@ -34,21 +34,32 @@ func New[T any](m *batch.Memory, c *codec.Codec[T], size *spill.Sizer[T]) *Queue
 // Add appends a record.
 func (q *Queue[T]) Add(v T, at element.Time) error {
 	if q.w == nil {
-		extra := q.size.Extra(&v)
-		if q.mem.Take(extra) {
-			if e := q.rows.Add(); e != nil {
-				e.val, e.at = v, at
-				q.extra += extra
-				return nil
-			}
-			q.mem.Give(extra)
+		if q.keep(v, at) {
+			return nil
 		}
 		if err := q.Spill(); err != nil {
 			return err
 		}
 	}
-	return q.w.Add(&v, at)
+	return q.write(v, at)
 }
+
+func (q *Queue[T]) keep(v T, at element.Time) bool {
+	e := q.rows.Add()
+	if e == nil {
+		return false
+	}
+	e.val, e.at = v, at
+	extra := q.size.Extra(&e.val)
+	if !q.mem.Take(extra) {
+		q.rows.Drop()
+		return false
+	}
+	q.extra += extra
+	return true
+}
+
+func (q *Queue[T]) write(v T, at element.Time) error { return q.w.Add(&v, at) }
 
 // Spill moves what is in memory to disk. It does nothing if nothing is in memory.
 func (q *Queue[T]) Spill() error {

@@ -53,26 +53,17 @@ func (x *Index) put(s uint64) {
 // minSlots is the size of the smallest index.
 const minSlots = 16
 
-// Grow makes room for one more row. false: the budget does not allow it.
+// Full reports that one more row needs Grow.
+func (x *Index) Full() bool { return x.used+1 > len(x.slots)/4*3 }
+
+// Grow makes room for more rows. false: the budget does not allow it.
 func (x *Index) Grow() bool {
-	if x.used+1 <= len(x.slots)/4*3 {
-		return true
-	}
 	n := max(minSlots, 2*len(x.slots))
 	if !x.budget.Take(8 * int64(n)) {
 		return false
 	}
 	x.resize(n)
 	return true
-}
-
-// Force is Grow whatever the budget says.
-func (x *Index) Force() {
-	if !x.Grow() {
-		n := max(minSlots, 2*len(x.slots))
-		x.budget.Force(8 * int64(n))
-		x.resize(n)
-	}
 }
 
 // Walk is the search for a hash.
@@ -109,7 +100,19 @@ func (x *Index) look(w Walk, hash uint32) (Walk, uint32, bool) {
 	return w, 0, false
 }
 
-// Insert adds a row at w, where Find or Next has found nothing more. There must be room (Reserve, Grow).
+// Gap is where a row with this hash can be inserted that is not in the index. Without slots it means nothing.
+func (x *Index) Gap(hash uint32) (w Walk) {
+	if len(x.slots) == 0 {
+		return w
+	}
+	w, _, ok := x.Find(hash)
+	for ok {
+		w, _, ok = x.Next(w, hash)
+	}
+	return w
+}
+
+// Insert adds a row at w, where Find or Next has found nothing more. There must be room: reserved, or not Full.
 func (x *Index) Insert(w Walk, hash uint32, row uint32) {
 	x.slots[w.i] = uint64(hash)<<32 | uint64(row) + 1
 	x.used++

@@ -66,10 +66,10 @@ func NewSorter[K, T any](c Config[K, T]) *Sorter[K, T] {
 
 // Add takes a record.
 func (s *Sorter[K, T]) Add(v T, at element.Time) error {
-	if s.bar != nil && !s.before(&v) {
+	if s.bar != nil && !s.before(v) {
 		return nil
 	}
-	if s.keep(&v, at) {
+	if s.keep(v, at) {
 		if s.cfg.Most > 0 && int64(s.rows.Len()) >= max(2*s.cfg.Most, minCut) {
 			s.cut()
 		}
@@ -78,10 +78,14 @@ func (s *Sorter[K, T]) Add(v T, at element.Time) error {
 	if err := s.Spill(); err != nil {
 		return err
 	}
-	if s.keep(&v, at) {
+	if s.keep(v, at) {
 		return nil
 	}
-	// It does not fit in even alone: a run of one record.
+	return s.alone(v, at)
+}
+
+// alone writes a record that does not fit into memory even alone: a run of one.
+func (s *Sorter[K, T]) alone(v T, at element.Time) error {
 	w, err := s.begin()
 	if err != nil {
 		return err
@@ -93,24 +97,27 @@ func (s *Sorter[K, T]) Add(v T, at element.Time) error {
 }
 
 // keep puts a record into memory if there is room.
-func (s *Sorter[K, T]) keep(v *T, at element.Time) bool {
-	cost := itemBytes + s.cfg.Size.Extra(v)
-	if s.rows.Len() == math.MaxUint32 || !s.cfg.Memory.Take(cost) {
-		return false
-	}
+func (s *Sorter[K, T]) keep(v T, at element.Time) bool {
 	e := s.rows.Add()
 	if e == nil {
-		s.cfg.Memory.Give(cost)
 		return false
 	}
-	e.val, e.at = *v, at
+	e.val, e.at = v, at
+	cost := itemBytes
+	if !s.cfg.Size.Fixed() {
+		cost += s.cfg.Size.Extra(&e.val)
+	}
+	if s.rows.Len() == math.MaxUint32 || !s.cfg.Memory.Take(cost) {
+		s.rows.Drop()
+		return false
+	}
 	s.extra += cost
 	return true
 }
 
 // before reports that the record comes in front of the bar. A later one with the bar's own key does not.
-func (s *Sorter[K, T]) before(v *T) bool {
-	k := s.cfg.Key(*v)
+func (s *Sorter[K, T]) before(v T) bool {
+	k := s.cfg.Key(v)
 	if p := s.cfg.Order.prefix(k); p != s.bar.prefix || s.cfg.Order.Exact {
 		return p < s.bar.prefix
 	}

@@ -78,8 +78,12 @@ func (o *sorted[K, T]) emit() error {
 	for {
 		var v T
 		at, ok, err := m.Next(&v)
-		if err != nil || !ok {
+		if err != nil {
 			return err
+		}
+		if !ok {
+			m.Close()
+			return o.sorter.Close()
 		}
 		o.rt.At = at
 		o.out(v)
