@@ -3,7 +3,9 @@
 //
 // The operators in order: Keys (as parallel as its input) → Quantiles (parallelism 1) → broadcast → Router, input 0; the
 // records themselves come to its input 1. Its output goes over an exchange with the partitioner Route to a consumer whose
-// stage is Unwrap'ed. Boundaries are finer than any parallelism, so that nobody needs to know the number of consumers.
+// stage stands behind Unwrap. Boundaries are finer than any parallelism that a sample can serve, and Route cuts them to
+// the number of consumers, so that nobody else needs to know it.
 //
-// Concurrency: everything belongs to the goroutine of one subtask.
+// Concurrency: everything belongs to the goroutine of one subtask; the functions of an order are shared by all subtasks of
+// a process.
 package sample
