@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
 	"github.com/sluiceio/sluice/worker/operator/table"
@@ -24,15 +23,11 @@ import (
 // the logarithm of size/slide and memory for keys that are in a single pane.
 func Sliding[K comparable, In, Acc, Out any](spec window.Sliding, a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		hash, err := codec.Hasher[K]()
+		c, err := newCommon(rt, out, a)
 		if err != nil {
 			return nil, nil, err
 		}
-		late, err := lateOutput[In](rt, a.LateOutput)
-		if err != nil {
-			return nil, nil, err
-		}
-		o := &sliding[K, In, Acc, Out]{rt: rt, out: out, late: late, spec: spec, hash: hash, agg: a, keys: table.New[K, queue[Acc]](&rt.Counters.StateBytes)}
+		o := &sliding[K, In, Acc, Out]{common: c, spec: spec, keys: table.New[K, queue[Acc]](&rt.Counters.StateBytes), fired: map[element.Time]*firings[K]{}}
 		o.uncache()
 		return o.push, o, nil
 	}
@@ -72,23 +67,21 @@ type paneOf[K comparable, Acc any] struct {
 }
 
 type sliding[K comparable, In, Acc, Out any] struct {
-	task.Base
-	rt   *task.Runtime
-	out  task.Push[Out]
-	late task.Push[In] // nil: late records are dropped
+	common[K, In, Acc, Out]
 	spec window.Sliding
-	hash func(K) uint64
-	agg  Aggregation[K, In, Acc, Out]
 
 	// cur is the pane of the last record: most records follow one of the same pane. cur.Start > cur.End: none.
 	cur      window.Window
 	curTable *table.Table[K, part[Acc]]
 	curTaken bool // the pane has been taken in: what is added makes its key stale
+	curFired bool // a window that holds the pane has fired
 
 	panes []paneOf[K, Acc] // ordered by time
 	spare []*table.Table[K, part[Acc]]
-	next  window.Window // the next one to fire, while there are panes
-	taken element.Time  // panes below this start are in the queues
+	next  window.Window                // the next one to fire, while any has to
+	waits bool                         // there are panes from next on
+	taken element.Time                 // panes below this start are in the queues
+	fired map[element.Time]*firings[K] // by start of a window that late records have made fire again
 	keys  *table.Table[K, queue[Acc]]
 	dead  int // of keys: not in the window any more
 
@@ -111,6 +104,9 @@ func (o *sliding[K, In, Acc, Out]) push(v In) {
 	if o.curTaken {
 		o.spoil(k, h)
 	}
+	if o.curFired {
+		o.refire(k, h, fresh)
+	}
 }
 
 // spoil notes that a pane which was taken in has changed for a key.
@@ -128,11 +124,8 @@ func (o *sliding[K, In, Acc, Out]) seek(at element.Time, v In) bool {
 	if !ok {
 		return false // between two windows
 	}
-	if last.Last() <= o.rt.Watermark {
-		o.rt.Counters.Late++
-		if o.late != nil {
-			o.late(v)
-		}
+	if o.isLate(last) {
+		o.drop(v)
 		return false
 	}
 	pane := o.spec.Pane(at)
@@ -140,20 +133,23 @@ func (o *sliding[K, In, Acc, Out]) seek(at element.Time, v In) bool {
 	if !found {
 		o.panes = slices.Insert(o.panes, i, paneOf[K, Acc]{pane.Start, o.fresh()})
 	}
-	if first := o.firstWaiting(at); len(o.panes) == 1 && !found || first.Start < o.next.Start {
-		o.moveBack(first)
+	if last.Last() > o.rt.Watermark {
+		if first := o.firstWaiting(at); !o.waits || first.Start < o.next.Start {
+			o.await(first)
+		}
 	}
 	o.cur, o.curTable, o.curTaken = pane, o.panes[i].table, pane.Start < o.taken
+	oldest, _ := o.spec.First(at)
+	o.curFired = o.agg.Lateness > 0 && oldest.Last() <= o.rt.Watermark
 	return true
 }
 
-// moveBack makes w the next window to fire: nothing older waits.
-func (o *sliding[K, In, Acc, Out]) moveBack(w window.Window) {
-	o.next = w
-	o.taken = min(o.taken, w.Start)
-	if len(o.panes) == 1 {
+// await makes w the next window to fire: nothing older waits, and no pane from its start on has been taken in.
+func (o *sliding[K, In, Acc, Out]) await(w window.Window) {
+	if !o.waits {
 		o.taken = w.Start
 	}
+	o.next, o.waits, o.taken = w, true, min(o.taken, w.Start)
 }
 
 // firstWaiting is the oldest window that holds at and has not fired.
@@ -188,29 +184,49 @@ func (o *sliding[K, In, Acc, Out]) uncache() {
 	o.cur, o.curTable = window.Window{Start: element.MaxTime, End: element.MinTime}, nil
 }
 
-// OnWatermark fires every window whose last instant is covered, the oldest first.
+// OnWatermark fires every window whose last instant is covered, the oldest first, and forgets what no window needs.
 func (o *sliding[K, In, Acc, Out]) OnWatermark(t element.Time) error {
-	for len(o.panes) > 0 && o.next.Last() <= t {
+	for o.waits && o.next.Last() <= t {
 		if err := o.fire(o.next); err != nil {
 			return err
 		}
-		o.slide(o.spec.Next(o.next))
+		o.slide()
+		o.forget(t)
+	}
+	if o.agg.Lateness > 0 {
+		o.forget(t)
 	}
 	return nil
 }
 
-// slide forgets the panes before w, which is to fire next, and passes over windows without panes.
-func (o *sliding[K, In, Acc, Out]) slide(w window.Window) {
-	n, _ := o.find(w.Start)
-	for i := range n {
-		o.recycle(o.panes[i].table)
+// slide moves on to the next window that has panes.
+func (o *sliding[K, In, Acc, Out]) slide() {
+	o.next = o.spec.Next(o.next)
+	i, _ := o.find(o.next.Start)
+	o.waits = i < len(o.panes)
+	if o.waits && o.panes[i].start >= o.next.End {
+		o.next, _ = o.spec.First(o.panes[i].start)
+	}
+}
+
+// forget drops the panes that no window needs at watermark t.
+func (o *sliding[K, In, Acc, Out]) forget(t element.Time) {
+	n := 0
+	for n < len(o.panes) && (!o.waits || o.panes[n].start < o.next.Start) {
+		if last, _ := o.spec.Last(o.panes[n].start); !o.expired(last, t) {
+			break
+		}
+		o.recycle(o.panes[n].table)
+		n++
 	}
 	o.panes = slices.Delete(o.panes, 0, n)
 	o.uncache()
-	if len(o.panes) > 0 && o.panes[0].start >= w.End {
-		w, _ = o.spec.First(o.panes[0].start)
+	for start, f := range o.fired { // any order: entries of a map
+		if o.expired(window.Window{Start: start, End: start + o.spec.Size}, t) {
+			f.release()
+			delete(o.fired, start)
+		}
 	}
-	o.next = w
 	if len(o.panes) == 0 || o.dead > o.keys.Len()/2 {
 		o.sweep()
 	}
@@ -262,14 +278,14 @@ func (o *sliding[K, In, Acc, Out]) fire(w window.Window) error {
 			return err
 		}
 		o.rt.At = last
-		o.out(o.agg.Result(k, w, &o.result))
+		o.out(o.agg.Result(k, Firing{Window: w}, &o.result))
 		return o.rt.Stopped()
 	})
 }
 
 // takeIn adds the panes of w that are not in the queues yet to the backs of their keys.
 func (o *sliding[K, In, Acc, Out]) takeIn(w window.Window) error {
-	i, _ := o.find(o.taken)
+	i, _ := o.find(max(o.taken, w.Start)) // older ones came late, for windows that had fired
 	for ; i < len(o.panes) && o.panes[i].start < w.End; i++ {
 		err := o.panes[i].table.Each(func(k K, p *part[Acc]) error {
 			q, fresh := o.keys.Find(k, o.hash(k))
@@ -320,10 +336,59 @@ func (o *sliding[K, In, Acc, Out]) total(k K, q *queue[Acc], panes []paneOf[K, A
 	return true, nil
 }
 
+// refire emits the windows that have fired and hold the record that came late. fresh: it is the first of its key in its
+// pane.
+func (o *sliding[K, In, Acc, Out]) refire(k K, h uint64, fresh bool) {
+	at := o.rt.At
+	w, ok := o.spec.First(at)
+	for ; ok && w.Contains(at) && w.Last() <= o.rt.Watermark; w = o.spec.Next(w) {
+		if o.isLate(w) {
+			continue
+		}
+		parts, err := o.fold(k, h, w)
+		if err != nil {
+			o.rt.Fail(err)
+			return
+		}
+		f := o.fired[w.Start]
+		if f == nil {
+			f = &firings[K]{}
+			o.fired[w.Start] = f
+		}
+		n := 0
+		if parts > 1 || !fresh || f.again != nil && f.again.Lookup(k, h) != nil {
+			n = f.next(&o.rt.Counters.StateBytes, k, h)
+		}
+		o.emit(k, Firing{w, n}, &o.result)
+	}
+}
+
+// fold puts the aggregate of a key over a window into o.result, without the queue, and returns in how many panes the key
+// is.
+func (o *sliding[K, In, Acc, Out]) fold(k K, h uint64, w window.Window) (parts int, err error) {
+	lo, _ := o.find(w.Start)
+	for i := lo; i < len(o.panes) && o.panes[i].start < w.End; i++ {
+		x := o.panes[i].table.Lookup(k, h)
+		switch {
+		case x == nil:
+			continue
+		case parts == 0:
+			err = o.copy(&o.result, &x.own)
+		default:
+			err = o.merge(&o.result, &x.own)
+		}
+		if err != nil {
+			return parts, err
+		}
+		parts++
+	}
+	return parts, nil
+}
+
 // front is the oldest front pane of a key that is still in the window.
 func (o *sliding[K, In, Acc, Out]) front(k K, h uint64, q *queue[Acc], panes []paneOf[K, Acc]) *part[Acc] {
 	i := 0
-	if panes[0].start < q.front {
+	if len(panes) > 0 && panes[0].start < q.front {
 		i, _ = slices.BinarySearchFunc(panes, q.front, comparePane)
 	}
 	for ; i < len(panes) && panes[i].start <= q.flip; i++ {
@@ -357,28 +422,6 @@ func (o *sliding[K, In, Acc, Out]) turn(k K, h uint64, q *queue[Acc], panes []pa
 	return front, nil
 }
 
-// merge adds from to into, which may be changed; from stays as it is.
-func (o *sliding[K, In, Acc, Out]) merge(into, from *Acc) error {
-	if o.agg.Clone == nil {
-		*into = o.agg.Merge(*into, *from)
-		return nil
-	}
-	c, err := o.agg.Clone(*from)
-	if err == nil {
-		*into = o.agg.Merge(*into, c)
-	}
-	return err
-}
-
-func (o *sliding[K, In, Acc, Out]) copy(into, from *Acc) (err error) {
-	if o.agg.Clone == nil {
-		*into = *from
-		return nil
-	}
-	*into, err = o.agg.Clone(*from)
-	return err
-}
-
 // Close drops the tables.
 func (o *sliding[K, In, Acc, Out]) Close() error {
 	for _, p := range o.panes {
@@ -386,6 +429,9 @@ func (o *sliding[K, In, Acc, Out]) Close() error {
 	}
 	for _, t := range o.spare {
 		t.Release()
+	}
+	for _, f := range o.fired { // any order: entries of a map
+		f.release()
 	}
 	o.keys.Release()
 	o.panes, o.spare = nil, nil

@@ -88,9 +88,8 @@ func TestAccumulatorsWithSlicesAreNotShared(t *testing.T) {
 		Add:   func(acc *list, e event) { acc.N = append(acc.N, e.N) },
 		Merge: func(a, b list) list { a.N = append(a.N, b.N...); clear(b.N); return a },
 		Clone: func(l list) (list, error) { return list{slices.Clone(l.N)}, nil },
-		Result: func(k int64, w win.Window, acc *list) lists {
-			slices.Sort(acc.N)
-			return lists{k, w, fmt.Sprint(acc.N)}
+		Result: func(k int64, f window.Firing, acc *list) lists {
+			return lists{k, f.Window, fmt.Sprint(slices.Sorted(slices.Values(acc.N)))}
 		},
 	}
 	rapid.Check(t, func(rt *rapid.T) {
