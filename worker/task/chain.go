@@ -28,6 +28,7 @@ type node struct {
 	kids []int
 	// entries are the code of the node's pushes: how blame recognises it on the stack.
 	entries []entry
+	holds   bool // the operator is a Holder
 }
 
 // outlet is the writing end of an edge, erased. Records go through its Push.
@@ -61,6 +62,7 @@ func newChain(ctx context.Context, cur *Cursor, nodes []node, root int) *chain {
 		if o := nodes[i].out; o != nil {
 			c.outlets = append(c.outlets, o)
 		}
+		_, nodes[i].holds = nodes[i].op.(Holder)
 	}
 	return c
 }
@@ -77,7 +79,8 @@ func (c *chain) control(ev element.Event) error {
 		c.cur.watermark = max(c.cur.watermark, ev.Time)
 	}
 	c.event = ev
-	for i := range c.nodes {
+	passing := ev.Kind == element.End || ev.Kind == element.Barrier
+	for i := 0; i < len(c.nodes); i++ {
 		n := &c.nodes[i]
 		c.active = i
 		var err error
@@ -91,6 +94,9 @@ func (c *chain) control(ev element.Event) error {
 		}
 		if err = c.check(n, err); err != nil {
 			return err
+		}
+		if n.holds && !passing {
+			i += n.size - 1
 		}
 	}
 	c.active = -1

@@ -43,6 +43,12 @@ type InputEnder interface {
 	OnInputEnd(input int) error
 }
 
+// Holder is an Operator that holds watermarks and idleness back: it sees watermarks itself, those behind it see one, MaxTime,
+// at the end. Such an operator may emit records with any time until then.
+type Holder interface {
+	HoldsWatermarks()
+}
+
 // OperatorState is the KeyGroup of entries that belong to no key.
 const OperatorState = -1
 

@@ -11,6 +11,7 @@ import (
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/spill"
 )
 
 // Codes of failures at run time (docs/errors.md has causes and fixes).
@@ -110,6 +111,10 @@ func Of(err error, code, operator string) *Fault {
 		f.Kind, f.Code = jobpb.FailureKind_FAILURE_FATAL, shuffle.CodeMemory
 	} else if _, ok := errors.AsType[*shuffle.RecordError](err); ok {
 		f.Code = shuffle.CodeRecord
+	} else if e, ok := errors.AsType[*spill.Error](err); ok {
+		if f.Code = e.Code; e.Fatal {
+			f.Kind = jobpb.FailureKind_FAILURE_FATAL
+		}
 	} else if connector.IsFatal(err) {
 		f.Kind = jobpb.FailureKind_FAILURE_FATAL
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/spill"
 )
 
 var errTest = errors.New("test failure")
@@ -27,6 +28,8 @@ func TestKindsOfFailure(t *testing.T) {
 		{&Fault{Kind: jobpb.FailureKind_FAILURE_LOSS, Code: "x", Err: &shuffle.LossError{}}, jobpb.FailureKind_FAILURE_LOSS, "x"},
 		{&shuffle.MemoryError{}, jobpb.FailureKind_FAILURE_FATAL, shuffle.CodeMemory},
 		{&shuffle.RecordError{}, jobpb.FailureKind_FAILURE_USER, shuffle.CodeRecord},
+		{fmt.Errorf("outer: %w", &spill.Error{Code: spill.CodeSpace}), jobpb.FailureKind_FAILURE_USER, spill.CodeSpace},
+		{&spill.Error{Code: spill.CodeBudget, Fatal: true}, jobpb.FailureKind_FAILURE_FATAL, spill.CodeBudget},
 		{fmt.Errorf("outer: %w", Fatal(CodePlan, "x")), jobpb.FailureKind_FAILURE_FATAL, CodePlan},
 	} {
 		if f := Of(c.err, CodeUser, "op"); f.Kind != c.kind || f.Code != c.code {
