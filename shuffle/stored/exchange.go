@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/budget"
+	"github.com/sluiceio/sluice/shuffle/stored/partition"
 )
 
 // Config is what a task process gives to its Exchange.
@@ -26,7 +27,10 @@ type Config struct {
 }
 
 // Exchange is what the writers and readers of one task process share.
-type Exchange struct{ cfg Config }
+type Exchange struct {
+	cfg   Config
+	coder func() (*partition.Coder, error) // made at the first use
+}
 
 // NewExchange checks cfg. Nothing runs before Run.
 func NewExchange(cfg Config) (*Exchange, error) { return nil, errUnbuilt }

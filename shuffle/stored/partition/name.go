@@ -1,8 +1,10 @@
 package partition
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -76,4 +78,44 @@ func ValidateJob(job string) error {
 		return fmt.Errorf("job id %q", job)
 	}
 	return nil
+}
+
+// Suffixes of the two files of a partition.
+const (
+	DataSuffix  = ".data"
+	IndexSuffix = ".index"
+)
+
+// Dir is the directory of the partition's files, relative to the directory of all partitions. Slash-separated.
+func (n Name) Dir() string {
+	return path.Join(n.Job, fmt.Sprintf("%d-%d-%d", n.JobEpoch, n.Region, n.RegionEpoch))
+}
+
+// Path is the path of the partition's files without their suffixes, relative to the directory of all partitions.
+func (n Name) Path() string {
+	return path.Join(n.Dir(), fmt.Sprintf("e%d-p%d-a%d", n.Edge, n.Producer, n.Attempt))
+}
+
+// ParsePath is the name whose Path is job/region/base. False: there is none.
+func ParsePath(job, region, base string) (Name, bool) {
+	n := Name{Job: job}
+	if _, err := fmt.Sscanf(region, "%d-%d-%d", &n.JobEpoch, &n.Region, &n.RegionEpoch); err != nil {
+		return Name{}, false
+	}
+	if _, err := fmt.Sscanf(base, "e%d-p%d-a%d", &n.Edge, &n.Producer, &n.Attempt); err != nil {
+		return Name{}, false
+	}
+	// Scanning is generous; only what would be written so is a name.
+	if n.Validate() != nil || n.Path() != path.Join(job, region, base) {
+		return Name{}, false
+	}
+	return n, true
+}
+
+// Compare orders names by job, epochs, edge, producer and attempt.
+func (n Name) Compare(o Name) int {
+	return cmp.Or(
+		strings.Compare(n.Job, o.Job), cmp.Compare(n.JobEpoch, o.JobEpoch), cmp.Compare(n.Region, o.Region), cmp.Compare(n.RegionEpoch, o.RegionEpoch),
+		cmp.Compare(n.Edge, o.Edge), cmp.Compare(n.Producer, o.Producer), cmp.Compare(n.Attempt, o.Attempt),
+	)
 }
