@@ -63,8 +63,8 @@ func entryGen(h Header, sizes []int) *rapid.Generator[Entry] {
 	short := rapid.SliceOfN(rapid.ByteRange(0, 2), 0, 2)
 	return rapid.Custom(func(t *rapid.T) Entry {
 		e := Entry{State: rapid.IntRange(0, 2).Draw(t, "state"), Group: rapid.IntRange(0, h.MaxParallelism-1).Draw(t, "group"),
-			Op: rapid.SampledFrom([]Op{Put, Put, Put, Delete, Clear, Drop}).Draw(t, "op"), Key: short.Draw(t, "key")}
-		if e.Op == Clear && e.State == 0 || e.Op == Drop && h.Space == "" {
+			Op: rapid.SampledFrom([]Op{Put, Put, Put, Delete, Drop}).Draw(t, "op"), Key: short.Draw(t, "key")}
+		if e.Op == Drop && h.Space == "" {
 			e.Op = Put
 		}
 		if h.Space != "" {
@@ -74,7 +74,7 @@ func entryGen(h Header, sizes []int) *rapid.Generator[Entry] {
 			e.State, e.Key = 0, nil
 			return e
 		}
-		if e.State > 0 && e.Op != Clear {
+		if e.State > 0 {
 			e.Sub = short.Draw(t, "sub")
 		}
 		if e.Op == Put {
@@ -168,7 +168,7 @@ func sample(t testing.TB) []byte {
 	rand.NewChaCha8([32]byte{}).Read(noise)
 	fill(t, w.Add, []Entry{{Group: 3, Key: []byte("a"), Value: []byte("1")}, {Group: 3, State: 1, Op: Delete, Key: []byte("b"), Sub: []byte("x")},
 		{Group: 1, State: 2, Key: []byte("c"), Sub: []byte{0}, Value: bytes.Repeat([]byte("x"), blockSize)}, {Group: 7, Key: []byte("d"), Value: noise},
-		{Group: 7, Key: []byte("e"), Value: []byte{}}, {Group: 7, State: 1, Op: Clear, Key: []byte("e")}})
+		{Group: 7, Key: []byte("e"), Value: []byte{}}})
 	return write(t, w)
 }
 
@@ -219,7 +219,6 @@ func TestGolden(t *testing.T) {
 	want := []Entry{
 		{Group: 3, Space: []byte{1}, Key: []byte{2}, Value: []byte{84}}, {Group: 3, Op: Drop, Space: []byte{7}},
 		{Group: 5, State: 1, Op: Delete, Space: []byte{1}, Key: []byte{4}, Sub: []byte{1, 'x'}},
-		{Group: 5, State: 2, Op: Clear, Space: []byte{1}, Key: []byte{6}},
 		{Group: 5, State: 2, Space: []byte{1}, Key: []byte{6}, Sub: []byte{0}, Value: []byte{2, 1, 1, 'y'}},
 	}
 	w, err := NewWriter(h)
@@ -296,7 +295,7 @@ func TestWriterRefusesWhatItCouldNotRead(t *testing.T) {
 	if err := w.Add(&Entry{Value: make([]byte, MaxEntry+1)}); !errors.As(err, &size) || size.State != "count" {
 		t.Errorf("an entry beyond the limit: %v", err)
 	}
-	for name, e := range map[string]Entry{"state": {State: 3}, "group": {Group: 1}, "clear of a value": {Op: Clear}, "drop without spaces": {Op: Drop}} {
+	for name, e := range map[string]Entry{"state": {State: 3}, "group": {Group: 1}, "op": {Op: Drop + 1}, "drop without spaces": {Op: Drop}} {
 		if err := w.Add(&e); err == nil {
 			t.Errorf("%s: accepted", name)
 		}

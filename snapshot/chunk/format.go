@@ -186,8 +186,6 @@ const (
 	Put Op = iota
 	// Delete: the unit is gone.
 	Delete
-	// Clear: every unit of this key and state is gone. Only for kinds with sub-keys.
-	Clear
 	// Drop: everything of this space in this key group is gone, whatever the state.
 	Drop
 )
@@ -199,7 +197,7 @@ type Entry struct {
 	Op    Op
 	Space []byte // nil if the table has no spaces
 	Key   []byte // nil for Drop
-	Sub   []byte // nil if the state's kind has none, and for Clear and Drop
+	Sub   []byte // nil if the state's kind has none, and for Drop
 	Value []byte // for Put
 }
 
@@ -211,11 +209,10 @@ func (h *Header) fields(state int, op Op) (space, key, sub, value, ok bool) {
 	if op == Drop {
 		return space, false, false, false, space && state == 0
 	}
-	if state >= len(h.States) {
+	if state >= len(h.States) || op > Drop {
 		return false, false, false, false, false
 	}
-	sub = h.States[state].Kind.hasSub()
-	return space, true, sub && op != Clear, op == Put, op != Clear || sub
+	return space, true, h.States[state].Kind.hasSub(), op == Put, true
 }
 
 func (h *Header) appendEntry(b []byte, e *Entry) []byte {

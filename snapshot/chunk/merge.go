@@ -119,12 +119,12 @@ type aged struct {
 
 // compare orders units: what hides others comes before them.
 func compare(a, b *aged) int {
-	return cmp.Or(bytes.Compare(a.Space, b.Space), cmp.Compare(rank(a.Op, Drop), rank(b.Op, Drop)), cmp.Compare(a.State, b.State),
-		bytes.Compare(a.Key, b.Key), cmp.Compare(rank(a.Op, Clear), rank(b.Op, Clear)), bytes.Compare(a.Sub, b.Sub))
+	return cmp.Or(bytes.Compare(a.Space, b.Space), cmp.Compare(rank(a.Op), rank(b.Op)), cmp.Compare(a.State, b.State),
+		bytes.Compare(a.Key, b.Key), bytes.Compare(a.Sub, b.Sub))
 }
 
-func rank(op, first Op) int {
-	if op == first {
+func rank(op Op) int {
+	if op == Drop {
 		return 0
 	}
 	return 1
@@ -140,15 +140,12 @@ type merger struct {
 	arena []byte
 	items []aged
 
-	// What hides entries: the newest Drop of the current space, the newest Clear of the current key.
-	space, key []byte
-	state      int
-	dropped    int
-	cleared    int
+	space   []byte // the current one
+	dropped int    // age of the newest Drop of it, which hides what is older; -1: none
 }
 
 func (m *merger) group(group int) error {
-	m.space, m.key, m.state, m.dropped, m.cleared = m.space[:0], m.key[:0], -1, -1, -1
+	m.space, m.dropped = m.space[:0], -1
 	if len(m.sources) == 0 {
 		return nil
 	}
@@ -224,17 +221,12 @@ func (m *merger) keep(b []byte) []byte {
 // emit writes the youngest entry of a unit, unless it is hidden.
 func (m *merger) emit(e *aged) error {
 	if !bytes.Equal(m.space, e.Space) {
-		m.space, m.key, m.state, m.dropped, m.cleared = append(m.space[:0], e.Space...), m.key[:0], -1, -1, -1
+		m.space, m.dropped = append(m.space[:0], e.Space...), -1
 	}
 	if e.Op == Drop {
 		m.dropped = e.age
-	} else if m.state != e.State || !bytes.Equal(m.key, e.Key) {
-		m.key, m.state, m.cleared = append(m.key[:0], e.Key...), e.State, -1
 	}
-	if e.Op == Clear {
-		m.cleared = e.age
-	}
-	if e.Op != Drop && e.age < max(m.dropped, m.cleared) {
+	if e.age < m.dropped {
 		return nil
 	}
 	if m.o.Base && (e.Op != Put || m.expired(e)) {

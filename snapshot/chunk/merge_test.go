@@ -29,10 +29,6 @@ func (f facts) apply(e Entry) {
 		f[fact{e.Group, string(e.Space), string(e.Key), string(e.Sub), e.State}] = string(e.Value)
 	case Delete:
 		delete(f, fact{e.Group, string(e.Space), string(e.Key), string(e.Sub), e.State})
-	case Clear:
-		maps.DeleteFunc(f, func(k fact, _ string) bool {
-			return k.group == e.Group && k.space == string(e.Space) && k.state == e.State && k.key == string(e.Key)
-		})
 	case Drop:
 		maps.DeleteFunc(f, func(k fact, _ string) bool { return k.group == e.Group && k.space == string(e.Space) })
 	}

@@ -48,7 +48,7 @@ func (d *Directory[K]) Load(r *chunk.Reader, first, end int) error {
 		}
 		e = next
 		if e.Op > chunk.Delete {
-			return fmt.Errorf("state %q: cleared as a whole", h.States[e.State].Name)
+			return fmt.Errorf("state %q: dropped as a whole", h.States[e.State].Name)
 		}
 		if err := decodeAll(decodeKey, e.Key, &k); err != nil {
 			return fmt.Errorf("state %q: key: %w", h.States[e.State].Name, err)
