@@ -557,6 +557,7 @@ type Graph struct {
 	Params             map[string]string      `protobuf:"bytes,6,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`     // resolved parameters of the configuration struct; secrets as references
 	Settings           map[string]string      `protobuf:"bytes,7,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // set in code by Pipeline.Set…
 	Warnings           []*Diagnostic          `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	ModeLocation       string                 `protobuf:"bytes,9,opt,name=mode_location,json=modeLocation,proto3" json:"mode_location,omitempty"` // file:line of the call that chose the mode; not part of the fingerprint
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -645,6 +646,13 @@ func (x *Graph) GetWarnings() []*Diagnostic {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *Graph) GetModeLocation() string {
+	if x != nil {
+		return x.ModeLocation
+	}
+	return ""
 }
 
 type Operator struct {
@@ -839,7 +847,8 @@ type Input struct {
 	Phase int32 `protobuf:"varint,6,opt,name=phase,proto3" json:"phase,omitempty"`
 	// gated: no record of this input is read before all inputs of lower phases have ended in every subtask of the operator.
 	Gated         bool   `protobuf:"varint,7,opt,name=gated,proto3" json:"gated,omitempty"`
-	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"` // exchange is the operator's own wish, for this reason; empty: the user's
+	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`           // exchange is the operator's own wish, for this reason; empty: the user's
+	Location      string `protobuf:"bytes,9,opt,name=location,proto3" json:"location,omitempty"` // file:line of the call that chose the exchange; not part of the fingerprint
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -926,6 +935,13 @@ func (x *Input) GetGated() bool {
 func (x *Input) GetWhy() string {
 	if x != nil {
 		return x.Why
+	}
+	return ""
+}
+
+func (x *Input) GetLocation() string {
+	if x != nil {
+		return x.Location
 	}
 	return ""
 }
@@ -3092,7 +3108,7 @@ var File_proto_jobpb_job_proto protoreflect.FileDescriptor
 const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\n" +
 	"\x15proto/jobpb/job.proto\x12\n" +
-	"sluice.job\"\xef\x03\n" +
+	"sluice.job\"\x94\x04\n" +
 	"\x05Graph\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x122\n" +
 	"\toperators\x18\x02 \x03(\v2\x14.sluice.job.OperatorR\toperators\x12$\n" +
@@ -3101,7 +3117,8 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x0fmax_parallelism\x18\x05 \x01(\x05R\x0emaxParallelism\x125\n" +
 	"\x06params\x18\x06 \x03(\v2\x1d.sluice.job.Graph.ParamsEntryR\x06params\x12;\n" +
 	"\bsettings\x18\a \x03(\v2\x1f.sluice.job.Graph.SettingsEntryR\bsettings\x122\n" +
-	"\bwarnings\x18\b \x03(\v2\x16.sluice.job.DiagnosticR\bwarnings\x1a9\n" +
+	"\bwarnings\x18\b \x03(\v2\x16.sluice.job.DiagnosticR\bwarnings\x12#\n" +
+	"\rmode_location\x18\t \x01(\tR\fmodeLocation\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -3128,7 +3145,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x10nondeterministic\x18\x0f \x01(\bR\x10nondeterministic\x12!\n" +
 	"\fbatch_memory\x18\x10 \x01(\bR\vbatchMemory\x12'\n" +
 	"\x0forder_dependent\x18\x11 \x01(\bR\x0eorderDependent\x12\x1c\n" +
-	"\tunordered\x18\x12 \x01(\bR\tunordered\"\x85\x02\n" +
+	"\tunordered\x18\x12 \x01(\bR\tunordered\"\xa1\x02\n" +
 	"\x05Input\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x05R\boperator\x129\n" +
 	"\vpartitioner\x18\x02 \x01(\x0e2\x17.sluice.job.PartitionerR\vpartitioner\x124\n" +
@@ -3138,7 +3155,8 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x04port\x18\x05 \x01(\tR\x04port\x12\x14\n" +
 	"\x05phase\x18\x06 \x01(\x05R\x05phase\x12\x14\n" +
 	"\x05gated\x18\a \x01(\bR\x05gated\x12\x10\n" +
-	"\x03why\x18\b \x01(\tR\x03why\"f\n" +
+	"\x03why\x18\b \x01(\tR\x03why\x12\x1a\n" +
+	"\blocation\x18\t \x01(\tR\blocation\"f\n" +
 	"\x10StateDeclaration\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +

@@ -88,6 +88,9 @@ func (g *Graph) Validate() error {
 	if err := checkText("graph.name", g.Name, MaxName); err != nil {
 		return err
 	}
+	if err := checkText("graph.mode_location", g.ModeLocation, MaxText); err != nil {
+		return err
+	}
 	if n := len(g.Operators); n == 0 || n > MaxOperators {
 		return fmt.Errorf("graph.operators: %d, must be 1…%d", n, MaxOperators)
 	}
@@ -132,10 +135,7 @@ func (o *Operator) validate(i int) error {
 		if in == nil || in.Operator < 0 || int(in.Operator) >= i {
 			return fmt.Errorf("inputs[%d]: must name an operator before this one", j)
 		}
-		if err := checkText("port", in.Port, MaxName); err != nil {
-			return fmt.Errorf("inputs[%d]: %w", j, err)
-		}
-		if err := checkEdgeKinds(in.Partitioner, in.Exchange); err != nil {
+		if err := in.validate(); err != nil {
 			return fmt.Errorf("inputs[%d]: %w", j, err)
 		}
 	}
@@ -145,6 +145,21 @@ func (o *Operator) validate(i int) error {
 		}
 	}
 	return nil
+}
+
+func (in *Input) validate() error {
+	if in.Phase < 0 {
+		return fmt.Errorf("phase: %d is negative", in.Phase)
+	}
+	if err := checkText("port", in.Port, MaxName); err != nil {
+		return err
+	}
+	for _, t := range []string{in.Why, in.Location} {
+		if err := checkText("text", t, MaxText); err != nil {
+			return err
+		}
+	}
+	return checkEdgeKinds(in.Partitioner, in.Exchange)
 }
 
 func checkEdgeKinds(p Partitioner, x ExchangeKind) error {
@@ -302,6 +317,9 @@ func (s *Split) Validate() error {
 	}
 	if s.Version > 1<<16-1 {
 		return fmt.Errorf("split.version: %d does not fit 16 bits", s.Version)
+	}
+	if s.Phase < 0 {
+		return fmt.Errorf("split %.80q: phase %d is negative", s.Id, s.Phase)
 	}
 	if len(s.Data) > MaxSplitBytes {
 		return fmt.Errorf("split %.80q: %d bytes, at most %d", s.Id, len(s.Data), MaxSplitBytes)

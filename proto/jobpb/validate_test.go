@@ -60,6 +60,9 @@ func TestPlanThatIsNotWholeIsRefused(t *testing.T) {
 		"region that reads no edge":           {func(p *Plan) { p.Regions[0].InputEdges = []int32{7} }, "input edge 7"},
 		"forward reference":                   {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Operator = 1 }, "before this one"},
 		"name that is not UTF-8":              {func(p *Plan) { p.Graph.Name = "\xff" }, "UTF-8"},
+		"negative phase":                      {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Phase = -1 }, "phase"},
+		"reason that is not UTF-8":            {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Why = "\xff" }, "UTF-8"},
+		"place of the mode that is not UTF-8": {func(p *Plan) { p.Graph.ModeLocation = "\xff" }, "UTF-8"},
 		"unknown partitioner":                 {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Partitioner = 99 }, "partitioner"},
 	} {
 		p := proto.CloneOf(validPlan())
