@@ -13,10 +13,12 @@ import (
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/commit"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/layout"
 	"github.com/sluiceio/sluice/worker/task/mail"
+	"github.com/sluiceio/sluice/worker/task/source"
 )
 
 // subtaskID is one parallel instance of a chain.
@@ -101,6 +103,29 @@ func (a *attempt) work(ctx context.Context) error {
 	return errors.Join(err, watch.Wait())
 }
 
+// enumerate discovers the splits of source op.
+func (a *attempt) enumerate(ctx context.Context, op int32) error {
+	d := source.Discovery{
+		Source: a.proc.cfg.Program.Nodes[op].Source, Operator: a.layout.ID(op), Parallelism: int(a.plan().Parallelism),
+		Report: func(m *taskpb.SplitsDiscovered) {
+			m.Operator, m.Region, m.RegionEpoch = op, a.sub.Region, a.sub.RegionEpoch
+			a.proc.cfg.Host.SplitsDiscovered(m)
+		},
+		Warn: a.quietly,
+	}
+	return d.Run(ctx)
+}
+
+// requestSplits asks the coordinator for splits of source op, through the host.
+func (a *attempt) requestSplits(op int32) func(have, read int) {
+	return func(have, read int) {
+		a.proc.cfg.Host.RequestSplits(&taskpb.SplitRequest{
+			Operator: op, Chain: a.sub.Chain, Index: a.sub.Index, Attempt: a.sub.Attempt,
+			Region: a.sub.Region, RegionEpoch: a.sub.RegionEpoch, Have: int32(have), Read: int32(read),
+		})
+	}
+}
+
 // watch reports an attempt that does not stop when it has to. Nothing in this process can end it: the host ends the
 // process.
 func (a *attempt) watch(ctx context.Context, ended <-chan struct{}) {
@@ -134,25 +159,25 @@ func (a *attempt) subtask(ctx context.Context) error {
 			}
 		}
 	}
-	w := &wiring{attempt: a, ctx: ctx, cur: newCursor(), log: a.logger(), mail: a.mail}
+	w := &wiring{attempt: a, ctx: ctx, cur: chain.NewCursor(), log: a.logger(), mail: a.mail}
 	parts, err := w.wire()
 	if err != nil {
 		return err
 	}
-	a.meter.outlets = parts.chain.outlets
+	a.meter.outlets = parts.chain.Outlets()
 	l := newLoop(ctx, parts, a.mail, a.meter, a.timeout)
 	l.announce = func() { a.proc.report(a, &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_RUNNING}) }
 	l.announce()
 	err = l.run()
 	if err == nil {
-		a.committables = parts.chain.committables()
-		err = parts.chain.closeOutlets(nil)
+		a.committables = parts.chain.Committables()
+		err = parts.chain.CloseOutlets(nil)
 		a.finished = err == nil
 	} else {
-		a.quietly("close edges", parts.chain.closeOutlets(err))
+		a.quietly("close edges", parts.chain.CloseOutlets(err))
 	}
-	a.quietly("close inputs", parts.head.close(err))
-	a.quietly("close operators", parts.chain.closeOperators())
+	a.quietly("close inputs", parts.head.Close(err))
+	a.quietly("close operators", parts.chain.CloseOperators())
 	l.meter.publish(l)
 	return err
 }

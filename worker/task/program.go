@@ -69,5 +69,5 @@ func (p *Program) link(in layout.Input) layout.Link {
 	if int(in.Index) >= len(x) || x[in.Index] == nil {
 		return layout.Missing
 	}
-	return x[in.Index].link()
+	return x[in.Index].Link()
 }

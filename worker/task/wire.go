@@ -12,10 +12,12 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/task/chain"
+	"github.com/sluiceio/sluice/worker/task/edge"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/layout"
 	"github.com/sluiceio/sluice/worker/task/mail"
-	"github.com/sluiceio/sluice/worker/task/mark"
+	"github.com/sluiceio/sluice/worker/task/source"
 )
 
 // wiring makes the chain of one attempt. It lives on the goroutine of the subtask and is done with before the first
@@ -23,7 +25,7 @@ import (
 type wiring struct {
 	*attempt
 	ctx  context.Context
-	cur  *Cursor
+	cur  *chain.Cursor
 	log  *slog.Logger
 	mail *mail.Box
 
@@ -32,8 +34,8 @@ type wiring struct {
 
 // wired is a chain with its head, ready to run.
 type wired struct {
-	chain *chain
-	head  head
+	chain *chain.Chain
+	head  chain.Head
 }
 
 // wire builds the operators from the sinks to the head, because each needs to know where it emits to.
@@ -53,16 +55,17 @@ func (w *wiring) wire() (_ *wired, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &gateHead{chain: newChain(w.ctx, w.cur, nodes, -1), marks: mark.New(len(ins))}
+	var inputs []edge.Input
 	for i, in := range ins {
 		g, err := w.gate(layout.Input{Op: op, Index: int32(i)}, in)
 		if err != nil {
 			return nil, err
 		}
-		w.opened = append(w.opened, func(err error) error { g.close(err); return nil })
-		h.gates = append(h.gates, g)
+		w.opened = append(w.opened, func(err error) error { g.Close(err); return nil })
+		inputs = append(inputs, edge.Input{Gate: g})
 	}
-	return &wired{h.chain, h}, nil
+	c := chain.New(w.ctx, w.cur, nodes, -1)
+	return &wired{c, edge.NewHead(c, inputs, func() {})}, nil
 }
 
 func (w *wiring) wireSource(op int32) (*wired, error) {
@@ -71,10 +74,12 @@ func (w *wiring) wireSource(op int32) (*wired, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt.ports = outs
-	self := node{id: rt.Task.Operator, rt: rt, op: Base{}, kids: offsets, size: 1 + len(kids)}
-	c := newChain(w.ctx, w.cur, append([]node{self}, kids...), 0)
-	h, err := w.proc.cfg.Program.Nodes[op].Source.open(sourceConfig{rt: rt, chain: c, mail: w.mail, out: outs[""], request: w.requestSplits(op)})
+	rt.Connect(outs)
+	self := chain.Node{ID: rt.Task.Operator, Runtime: rt, Operator: Base{}, Kids: offsets, Size: 1 + len(kids)}
+	c := chain.New(w.ctx, w.cur, append([]chain.Node{self}, kids...), 0)
+	h, err := w.proc.cfg.Program.Nodes[op].Source.Open(source.Config{
+		Runtime: rt, Chain: c, Mail: w.mail, Out: outs[""], Request: w.requestSplits(op),
+	})
 	if err != nil {
 		return nil, fault.Of(err, fault.CodeSource, rt.Task.Operator)
 	}
@@ -82,33 +87,33 @@ func (w *wiring) wireSource(op int32) (*wired, error) {
 }
 
 // operator builds an operator and everything behind it: the pushes of its inputs, and its part of the tree.
-func (w *wiring) operator(op int32) (ins []any, nodes []node, err error) {
+func (w *wiring) operator(op int32) (ins []any, nodes []chain.Node, err error) {
 	rt := w.runtime(op)
 	outs, kids, offsets, err := w.consumers(op)
 	if err != nil {
 		return nil, nil, err
 	}
-	rt.ports = outs
-	self := node{id: rt.Task.Operator, rt: rt, kids: offsets, size: 1 + len(kids)}
+	rt.Connect(outs)
+	self := chain.Node{ID: rt.Task.Operator, Runtime: rt, Kids: offsets, Size: 1 + len(kids)}
 	for i, st := range w.proc.cfg.Program.Nodes[op].Stages {
 		in, o, err := w.build(st, rt, outs[""])
 		if o != nil && i == 0 {
-			self.op = o
+			self.Operator = o
 			w.opened = append(w.opened, func(error) error { return fault.Protect(o.Close) })
 		}
 		if err != nil {
-			return nil, nil, fault.Of(err, codeOf(err), rt.Task.Operator)
+			return nil, nil, fault.Of(err, fault.CodeUser, rt.Task.Operator)
 		}
 		if v := reflect.ValueOf(in); v.Kind() != reflect.Func || v.IsNil() {
 			return nil, nil, fault.Fatal(fault.CodeDeploy, "%s: its stage %d has no push but %T", rt.Task.Operator, i, in)
 		}
 		ins = append(ins, in)
-		self.entries = append(self.entries, entryOf(in))
+		self.Codes = append(self.Codes, chain.CodeOf(in))
 	}
-	if self.op == nil {
-		self.op = Base{}
+	if self.Operator == nil {
+		self.Operator = Base{}
 	}
-	return ins, append([]node{self}, kids...), nil
+	return ins, append([]chain.Node{self}, kids...), nil
 }
 
 // build calls user code: a panic of it is an error of this operator.
@@ -126,11 +131,11 @@ func (w *wiring) build(st Stage, rt *Runtime, outs []any) (in any, op Operator, 
 
 // consumers builds what op emits to: by port the pushes, the nodes in order, and where among them the consumers of
 // the main output begin, counted from op.
-func (w *wiring) consumers(op int32) (outs map[string][]any, nodes []node, offsets []int, err error) {
+func (w *wiring) consumers(op int32) (outs map[string][]any, nodes []chain.Node, offsets []int, err error) {
 	outs = map[string][]any{}
 	for _, ref := range w.layout.Consumers[op] {
 		var ins []any
-		var sub []node
+		var sub []chain.Node
 		if e := w.layout.Edges[ref]; e != nil {
 			ins, sub, err = w.outlet(op, ref, e)
 		} else {
@@ -149,35 +154,36 @@ func (w *wiring) consumers(op int32) (outs map[string][]any, nodes []node, offse
 	return outs, nodes, offsets, nil
 }
 
-func (w *wiring) outlet(from int32, ref layout.Input, e *jobpb.Edge) ([]any, []node, error) {
+func (w *wiring) outlet(from int32, ref layout.Input, e *jobpb.Edge) ([]any, []chain.Node, error) {
 	ends, err := w.ends(e.ToChain, w.layout.ConsumersOf(e, w.sub.Index))
 	if err != nil {
 		return nil, nil, err
 	}
 	id := w.layout.ID(ref.Op)
-	push, o, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].outlet(joint{
-		attempt: w.attempt, ctx: w.ctx, rt: w.runtime(from), edge: e, ends: ends, to: id,
+	push, o, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].Outlet(edge.Joint{
+		Ctx: w.ctx, Self: w.identity(), Runtime: w.runtime(from), Network: w.proc.cfg.Network, Edge: e, Ends: ends,
+		From: w.layout.ID(from), To: id,
 	})
 	if err != nil {
 		return nil, nil, fault.Of(fmt.Errorf("open the edge to %s: %w", id, err), fault.CodeDeploy, id)
 	}
-	w.opened = append(w.opened, o.close)
-	return []any{push}, []node{{id: id, out: o, size: 1, entries: []entry{entryOf(push)}}}, nil
+	w.opened = append(w.opened, o.Close)
+	return []any{push}, []chain.Node{{ID: id, Outlet: o, Size: 1, Codes: []chain.Code{chain.CodeOf(push)}}}, nil
 }
 
-func (w *wiring) gate(ref layout.Input, push any) (gate, error) {
+func (w *wiring) gate(ref layout.Input, push any) (edge.Gate, error) {
 	e := w.layout.Edges[ref]
 	ends, err := w.ends(e.FromChain, w.layout.ProducersOf(e, w.sub.Index))
 	if err != nil {
 		return nil, err
 	}
 	if len(ends) == 0 {
-		return &closedGate{}, nil
+		return edge.NoChannels(), nil
 	}
 	id := w.layout.ID(ref.Op)
-	g, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].gate(joint{
-		attempt: w.attempt, ctx: w.ctx, rt: w.runtime(ref.Op), edge: e, ends: ends, notify: w.mail.Wake,
-		from: w.layout.ID(e.FromOperator),
+	g, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].Gate(edge.Joint{
+		Ctx: w.ctx, Self: w.identity(), Runtime: w.runtime(ref.Op), Network: w.proc.cfg.Network, Edge: e, Ends: ends,
+		From: w.layout.ID(e.FromOperator), To: id, Notify: w.mail.Wake,
 	}, push)
 	if err != nil {
 		return nil, fault.Of(fmt.Errorf("open input %d of %s: %w", ref.Index, id, err), fault.CodeDeploy, id)
@@ -213,11 +219,17 @@ func (w *wiring) runtime(op int32) *Runtime {
 		Task:           w.task(id, w.log.With("operator", id)),
 		Now:            time.Now,
 		MaxParallelism: w.layout.KeyGroups,
-		KeyGroups:      KeyGroups{first, end},
+		KeyGroups:      KeyGroups{First: first, End: end},
 	}
 }
 
-func newCursor() *Cursor { return &Cursor{At: element.MinTime, watermark: element.MinTime} }
+// identity is what the ends of edges know about the attempt.
+func (a *attempt) identity() edge.Identity {
+	return edge.Identity{
+		Job: a.proc.cfg.Job, JobEpoch: a.jobEpoch, Region: a.sub.Region, RegionEpoch: a.sub.RegionEpoch,
+		Index: a.sub.Index, Attempt: a.sub.Attempt,
+	}
+}
 
 // task is what connectors and user code of one operator learn about the attempt.
 func (a *attempt) task(operator string, log *slog.Logger) *connector.Task {

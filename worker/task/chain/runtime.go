@@ -1,4 +1,4 @@
-package task
+package chain
 
 import (
 	"context"
@@ -44,7 +44,7 @@ type Batch struct {
 	// Memory is how many bytes its records may take; what exceeds it goes to disk. It is the operator's own: nobody else
 	// takes of it, nothing is shared between subtasks.
 	Memory int64
-	// Spill is where it goes. nil: nowhere, and Memory is no limit.
+	// Spill is where it goes; one per process. Nil: nowhere, and Memory is no limit.
 	Spill *spill.Area
 }
 
@@ -81,11 +81,30 @@ type Runtime struct {
 	prepare []connector.Committable
 }
 
+// NewCursor stands before the first record.
+func NewCursor() *Cursor { return &Cursor{At: element.MinTime, watermark: element.MinTime} }
+
+// Observe tells the cursor who knows where the record in flight comes from, and whom to ask for a look at what is due.
+// Called by the loop, once.
+func (c *Cursor) Observe(where func() string, alarm func(time.Time)) { c.where, c.alarm = where, alarm }
+
+// Totals is what the cursor has seen.
+type Totals struct {
+	Watermark element.Time // the last one that entered the chain
+	Skipped   int64        // records dropped by an error policy
+	Written   int64        // records that went into sinks
+}
+
+// Totals so far.
+func (c *Cursor) Totals() Totals {
+	return Totals{Watermark: c.watermark, Skipped: c.skipped, Written: c.written}
+}
+
 // NewRuntime is the surroundings of a single operator outside a Process, for harnesses: subtask 0 of 1, without side
 // outputs. WakeAt does nothing. Err tells what Fail was called with.
 func NewRuntime(ctx context.Context, operator string) *Runtime {
 	return &Runtime{
-		Cursor:         newCursor(),
+		Cursor:         NewCursor(),
 		Watermark:      element.MinTime,
 		Ctx:            ctx,
 		Task:           &connector.Task{Job: "harness", Operator: operator, Parallelism: 1, Attempt: 1, Log: slog.New(slog.DiscardHandler)},
@@ -97,14 +116,11 @@ func NewRuntime(ctx context.Context, operator string) *Runtime {
 
 // Fail reports an error of user code that must end the attempt. The loop looks at it once per batch: the records of
 // the batch that follow still arrive. The first error wins, with the position of its record.
-func (rt *Runtime) Fail(err error) { rt.fail(err, fault.CodeUser) }
-
-// fail is Fail with the code of the part that failed.
-func (rt *Runtime) fail(err error, code string) {
+func (rt *Runtime) Fail(err error) {
 	if rt.fault != nil || err == nil {
 		return
 	}
-	f := *fault.Of(err, code, rt.Task.Operator)
+	f := *fault.Of(err, fault.CodeUser, rt.Task.Operator)
 	if f.Position == "" {
 		f.Position = rt.position()
 	}
@@ -132,9 +148,10 @@ func (c *Cursor) Err() error {
 const skipLogEvery = time.Second
 
 // Skip reports a record that an error policy has dropped: it is counted, and logged once per second at most.
-func (rt *Runtime) Skip(err error) { rt.skipAt(err, rt.position()) }
+func (rt *Runtime) Skip(err error) { rt.SkipAt(err, rt.position()) }
 
-func (rt *Runtime) skipAt(err error, position string) {
+// SkipAt is Skip for a record that never was in flight.
+func (rt *Runtime) SkipAt(err error, position string) {
 	rt.skipped++
 	now := rt.Now()
 	if now.Sub(rt.skipLog) < skipLogEvery {
@@ -163,11 +180,11 @@ type Waker interface {
 // before.
 func (rt *Runtime) WakeAt(t time.Time) {
 	rt.wake = t
-	rt.at(t)
+	rt.Alarm(t)
 }
 
-// at has the loop look at what is due at t; zero: never.
-func (c *Cursor) at(t time.Time) {
+// Alarm has the loop look at what is due at t; zero: never.
+func (c *Cursor) Alarm(t time.Time) {
 	if c.alarm != nil {
 		c.alarm(t)
 	}
@@ -186,12 +203,22 @@ func Shared[S any](rt *Runtime, make func() (S, error)) (S, error) {
 	return s, err
 }
 
+// Connect says what the operator emits to: by port, the pushes of the consumers. Called by the wiring, before the
+// operator is built.
+func (rt *Runtime) Connect(ports map[string][]any) { rt.ports = ports }
+
+// Wrote counts a record that went into a sink.
+func (rt *Runtime) Wrote() { rt.written++ }
+
+// Prepared keeps the prepared output of a sink for the last report of the attempt.
+func (rt *Runtime) Prepared(cs []connector.Committable) { rt.prepare = cs }
+
 // SideOutput is where the operator emits to its side output of this name, to be called while it is built. Without a
 // consumer it drops.
 func SideOutput[T any](rt *Runtime, port string) (Push[T], error) {
 	outs := rt.ports[port]
 	if len(outs) == 1 {
-		return output[T](rt, outs[0])
+		return Output[T](rt, outs[0])
 	}
-	return output[T](rt, outs)
+	return Output[T](rt, outs)
 }

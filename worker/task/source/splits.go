@@ -1,4 +1,4 @@
-package task
+package source
 
 import (
 	"fmt"
@@ -8,12 +8,13 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
-// assigned takes splits that the coordinator has assigned. They are committed there, and the answer to a request is the
+// Assigned takes splits that the coordinator has assigned. They are committed there, and the answer to a request is the
 // same however often it is given: what is known already is skipped.
-func (h *sourceHead[T]) assigned(a *taskpb.AssignSplits) error {
+func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
 	known := h.have - int(a.Offset)
 	if known < 0 {
 		return nil // an answer to a request of ours is still under way, or is asked for again
@@ -57,7 +58,7 @@ func (h *sourceHead[T]) assigned(a *taskpb.AssignSplits) error {
 }
 
 // silence makes a source without watermarks idle for event time.
-func (h *sourceHead[T]) silence() {
+func (h *head[T]) silence() {
 	for i := range h.marks.Active() {
 		h.marks.Rest(i)
 	}
@@ -65,45 +66,49 @@ func (h *sourceHead[T]) silence() {
 
 // ask requests splits, if they are wanted and that was not done a moment ago. It returns when to ask again; zero: when
 // something has changed.
-func (h *sourceHead[T]) ask(now time.Time) (next time.Time) {
+func (h *head[T]) ask(now time.Time) (next time.Time) {
 	due := h.given // nothing to read
 	switch {
 	case h.noMore:
 		return next
 	case h.dry || h.have == 0:
+		if h.finished != h.told {
+			h.asked = time.Time{} // others may wait for splits of a later phase until it is known that these are read
+		}
 	case h.bounded && h.marking && h.have-h.finished == 1:
-		due = due.Add(askAhead)
+		due = due.Add(AskAhead)
 	default:
 		return next
 	}
 	if !h.asked.IsZero() {
-		due = h.asked.Add(askAgain)
+		due = h.asked.Add(AskAgain)
 	}
 	if due.After(now) {
 		return due
 	}
-	h.asked = now
-	h.request(h.have)
-	return now.Add(askAgain)
+	h.asked, h.told = now, h.finished
+	h.request(h.have, h.finished)
+	return now.Add(AskAgain)
 }
 
 // idles: splits without records leave the minimum after a while.
-func (h *sourceHead[T]) idles() bool { return h.marking && !h.bounded && h.opts.IdleAfter > 0 }
+func (h *head[T]) idles() bool { return h.marking && !h.bounded && h.opts.IdleAfter > 0 }
 
-func (h *sourceHead[T]) onTime(now time.Time) (next time.Time, err error) {
+// OnTime asks for splits and looks for idle ones.
+func (h *head[T]) OnTime(now time.Time) (next time.Time, err error) {
 	next = h.ask(now)
 	if !h.poll.emptyFrom.IsZero() {
-		next = earlier(next, h.poll.emptyFrom.Add(emptyPoll))
+		next = chain.Earlier(next, h.poll.emptyFrom.Add(emptyPoll))
 	}
 	if h.idles() {
-		next = earlier(next, h.restIdle(now))
+		next = chain.Earlier(next, h.restIdle(now))
 	}
 	return next, h.say()
 }
 
 // restIdle takes the inputs of the merger that have been silent for IdleAfter out of the minimum, and returns when the
 // next one will be.
-func (h *sourceHead[T]) restIdle(now time.Time) (next time.Time) {
+func (h *head[T]) restIdle(now time.Time) (next time.Time) {
 	if h.start.IsZero() {
 		h.start = now
 	}
@@ -114,7 +119,7 @@ func (h *sourceHead[T]) restIdle(now time.Time) (next time.Time) {
 		}
 		due := since.Add(h.opts.IdleAfter)
 		if due.After(now) {
-			next = earlier(next, due)
+			next = chain.Earlier(next, due)
 			continue
 		}
 		h.marks.Rest(i)
@@ -128,14 +133,4 @@ func splitsOf(in []*jobpb.Split) []connector.Split {
 		out[i] = connector.Split{ID: s.Id, Version: uint16(s.Version), Data: s.Data}
 	}
 	return out
-}
-
-// requestSplits asks the coordinator for splits of source op, through the host.
-func (a *attempt) requestSplits(op int32) func(have int) {
-	return func(have int) {
-		a.proc.cfg.Host.RequestSplits(&taskpb.SplitRequest{
-			Operator: op, Chain: a.sub.Chain, Index: a.sub.Index, Attempt: a.sub.Attempt,
-			Region: a.sub.Region, RegionEpoch: a.sub.RegionEpoch, Have: int32(have),
-		})
-	}
 }

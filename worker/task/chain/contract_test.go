@@ -1,6 +1,7 @@
-package task
+package chain
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/sluiceio/sluice/flow/element"
 )
+
+var errTest = errors.New("test failure")
 
 // tally counts records by value, and keeps the checkpoint part of the contract the simple way: a barrier swaps the map.
 // A real operator freezes in place; what its caller sees is the same.

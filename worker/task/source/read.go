@@ -1,4 +1,4 @@
-package task
+package source
 
 import (
 	"context"
@@ -9,16 +9,18 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
-func (h *sourceHead[T]) step(limit int) (progress, error) {
+// Step polls the reader and delivers what it has read.
+func (h *head[T]) Step(limit int) (chain.Progress, error) {
 	if h.waiting() {
-		return progress{state: starved}, nil // what is wanted is asked for before the loop sleeps
+		return chain.Progress{State: chain.Starved}, nil // what is wanted is asked for before the loop sleeps
 	}
 	h.renewPoll()
 	if h.mail.Pending() { // it came before the poll could be interrupted by it
-		return progress{state: working}, nil
+		return chain.Progress{State: chain.Working}, nil
 	}
 	h.recs.Reset()
 	h.recs.Max = limit
@@ -27,9 +29,9 @@ func (h *sourceHead[T]) step(limit int) (progress, error) {
 	err := h.pollOnce()
 	now := h.rt.Now()
 	n := len(h.recs.Vals)
-	p := progress{records: n, empty: n == 0}
-	if took := now.Sub(from); n == 0 || n < limit && took >= stepTime {
-		p.waited = took // a reader that has more at hand fills the batch, or does not take so long for less
+	p := chain.Progress{Records: n, Empty: n == 0}
+	if took := now.Sub(from); n == 0 || n < limit && took >= chain.StepTime {
+		p.Waited = took // a reader that has more at hand fills the batch, or does not take so long for less
 	}
 	eof := errors.Is(err, io.EOF)
 	if err != nil && !eof {
@@ -38,25 +40,31 @@ func (h *sourceHead[T]) step(limit int) (progress, error) {
 	h.poll.emptyFrom = time.Time{}
 	if n == 0 && len(h.recs.Errors) == 0 && len(h.recs.Done) == 0 && !eof && h.poll.ctx.Err() == nil {
 		h.poll.emptyFrom = now
-		p.state = starved
+		p.State = chain.Starved
 	}
 	if err := h.deliver(now, eof); err != nil {
 		return p, err
 	}
 	if h.dry && h.noMore {
-		p.state = ended
-		return p, h.chain.control(element.Event{Kind: element.End, Time: element.MaxTime})
+		p.State = chain.Ended
+		return p, h.chain.Control(element.Event{Kind: element.End, Time: element.MaxTime})
 	}
 	return p, nil
 }
 
-// waiting: there is nothing to poll.
-func (h *sourceHead[T]) waiting() bool {
+// waiting: there is nothing to poll, or not yet.
+func (h *head[T]) waiting() bool {
+	if h.gate != nil {
+		if !h.gate() {
+			return true
+		}
+		h.gate = nil
+	}
 	return !h.noMore && (h.dry || h.have == 0) || !h.poll.emptyFrom.IsZero() && h.rt.Now().Sub(h.poll.emptyFrom) < emptyPoll
 }
 
 // pollOnce polls the reader. That a letter has ended the poll is no error.
-func (h *sourceHead[T]) pollOnce() error {
+func (h *head[T]) pollOnce() error {
 	err := h.rd.Poll(h.poll.ctx, &h.recs)
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
@@ -68,7 +76,7 @@ func (h *sourceHead[T]) pollOnce() error {
 }
 
 // renewPoll replaces the context of polls after a letter has ended it.
-func (h *sourceHead[T]) renewPoll() {
+func (h *head[T]) renewPoll() {
 	if h.poll.ctx != nil && h.poll.ctx.Err() == nil {
 		return
 	}
@@ -78,7 +86,7 @@ func (h *sourceHead[T]) renewPoll() {
 
 // deliver pushes what a poll has read, and then what follows from it: bad records, finished splits (with eof all of
 // them), the watermark.
-func (h *sourceHead[T]) deliver(now time.Time, eof bool) error {
+func (h *head[T]) deliver(now time.Time, eof bool) error {
 	if len(h.recs.Vals) > 0 {
 		h.count += int64(len(h.recs.Vals))
 		if err := h.wake(); err != nil {
@@ -101,7 +109,7 @@ func (h *sourceHead[T]) deliver(now time.Time, eof bool) error {
 	if len(h.recs.Done) > 0 || eof {
 		return h.finish(now, eof)
 	}
-	if now.Sub(h.marked) < markEvery && !h.dry {
+	if now.Sub(h.marked) < MarkEvery && !h.dry {
 		return nil
 	}
 	h.marked = now
@@ -110,7 +118,7 @@ func (h *sourceHead[T]) deliver(now time.Time, eof bool) error {
 
 // finish takes the splits that the poll has finished out of the minimum: not before their last promise was passed on,
 // or a source whose splits are read in one go each would never move the clock.
-func (h *sourceHead[T]) finish(now time.Time, eof bool) error {
+func (h *head[T]) finish(now time.Time, eof bool) error {
 	h.marked = now
 	if eof {
 		h.dry = true
@@ -134,13 +142,13 @@ func (h *sourceHead[T]) finish(now time.Time, eof bool) error {
 			h.marks.Finish(1+h.ended, element.MaxTime)
 		}
 	} else {
-		h.rt.at(h.ask(now))
+		h.rt.Alarm(h.ask(now))
 	}
 	return h.say()
 }
 
 // wake takes splits that were idle and have records into the minimum, and says so before these come.
-func (h *sourceHead[T]) wake() error {
+func (h *head[T]) wake() error {
 	if h.active == nil { // splits are never idle
 		return nil
 	}
@@ -157,7 +165,7 @@ func (h *sourceHead[T]) wake() error {
 }
 
 // stamp sets the event times of the batch and keeps the largest of each split.
-func (h *sourceHead[T]) stamp(now time.Time) {
+func (h *head[T]) stamp(now time.Time) {
 	times := h.recs.Times
 	if f := h.opts.EventTime; f != nil {
 		for i := range times {
@@ -176,7 +184,7 @@ func (h *sourceHead[T]) stamp(now time.Time) {
 }
 
 // observe takes the times of the batch into the watermarks of their splits.
-func (h *sourceHead[T]) observe(now time.Time) {
+func (h *head[T]) observe(now time.Time) {
 	times, splits := h.recs.Times, h.recs.Splits
 	for i := 0; i < len(times); {
 		s := splits[i]
@@ -193,7 +201,7 @@ func (h *sourceHead[T]) observe(now time.Time) {
 
 // promise sets the watermark of split s after a record of time t: none at or below t less the allowed disorder
 // follows. Times are whole microseconds.
-func (h *sourceHead[T]) promise(s connector.SplitIndex, t element.Time) {
+func (h *head[T]) promise(s connector.SplitIndex, t element.Time) {
 	h.newest[s] = max(h.newest[s], t)
 	w := h.newest[s]
 	if d := element.Time(h.opts.OutOfOrder.Microseconds()) + 1; w >= element.MinTime+d {
@@ -201,7 +209,7 @@ func (h *sourceHead[T]) promise(s connector.SplitIndex, t element.Time) {
 	}
 }
 
-func (h *sourceHead[T]) pushAll() {
+func (h *head[T]) pushAll() {
 	vals, times := h.recs.Vals, h.recs.Times
 	times = times[:len(vals)]
 	cur, push := h.rt.Cursor, h.push
@@ -213,7 +221,7 @@ func (h *sourceHead[T]) pushAll() {
 }
 
 // pushMarked is pushAll with a watermark after each record that moves it.
-func (h *sourceHead[T]) pushMarked() error {
+func (h *head[T]) pushMarked() error {
 	now := time.Time{}
 	if h.active != nil {
 		now = h.rt.Now()
@@ -235,18 +243,18 @@ func (h *sourceHead[T]) pushMarked() error {
 }
 
 // say passes on what the merged watermark has to say.
-func (h *sourceHead[T]) say() error {
+func (h *head[T]) say() error {
 	if ev, ok := h.marks.Next(); ok && ev.Kind != element.End {
-		return h.chain.control(ev)
+		return h.chain.Control(ev)
 	}
 	return nil
 }
 
-func (h *sourceHead[T]) recordError(e *connector.RecordError) error {
+func (h *head[T]) recordError(e *connector.RecordError) error {
 	err := fmt.Errorf("record cannot be read: %w", e.Err)
 	position := h.describe(e.Split, e.Pos)
 	if h.opts.OnError == SkipOnError && !connector.IsFatal(err) {
-		h.rt.skipAt(err, position)
+		h.rt.SkipAt(err, position)
 		return nil
 	}
 	f := *fault.Of(err, fault.CodeRecord, h.rt.Task.Operator)
@@ -254,7 +262,8 @@ func (h *sourceHead[T]) recordError(e *connector.RecordError) error {
 	return &f
 }
 
-func (h *sourceHead[T]) position() string {
+// Position is that of the record in flight.
+func (h *head[T]) Position() string {
 	if h.at < 0 || h.at >= len(h.recs.Splits) {
 		return ""
 	}
@@ -262,7 +271,7 @@ func (h *sourceHead[T]) position() string {
 }
 
 // describe asks the reader, which may be the one that has just panicked.
-func (h *sourceHead[T]) describe(s connector.SplitIndex, pos int64) (text string) {
+func (h *head[T]) describe(s connector.SplitIndex, pos int64) (text string) {
 	defer func() {
 		if recover() != nil {
 			text = fmt.Sprintf("position %d of split %d", pos, s)
@@ -271,9 +280,11 @@ func (h *sourceHead[T]) describe(s connector.SplitIndex, pos int64) (text string
 	return h.rd.Describe(s, pos)
 }
 
-func (h *sourceHead[T]) received() (records, bytes int64) { return h.count, 0 }
+// Received counts records.
+func (h *head[T]) Received() chain.Received { return chain.Received{Records: h.count} }
 
-func (h *sourceHead[T]) close(error) error {
+// Close closes the reader.
+func (h *head[T]) Close(error) error {
 	h.mail.OnLetter(nil)
 	if h.poll.cancel != nil {
 		h.poll.cancel()

@@ -1,4 +1,4 @@
-package task
+package source
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/mail"
 	"github.com/sluiceio/sluice/worker/task/mark"
@@ -46,8 +47,8 @@ const (
 	WatermarksPerRecord
 )
 
-// SourceOptions is how a pipeline reads a source. The zero value keeps the source's times and makes no watermarks.
-type SourceOptions[T any] struct {
+// Options is how a pipeline reads a source. The zero value keeps the source's times and makes no watermarks.
+type Options[T any] struct {
 	// EventTime extracts the event time; nil: see Times.
 	EventTime func(T) element.Time
 	Times     TimeOrigin
@@ -62,61 +63,66 @@ type SourceOptions[T any] struct {
 	OnError ErrorPolicy
 }
 
-// SourceHead is a source, erased.
-type SourceHead interface {
+// Source is a connector's source, erased.
+type Source interface {
 	// Bounded says whether the source ends by itself.
 	Bounded() bool
-	// open starts the reader of one subtask.
-	open(c sourceConfig) (head, error)
-	// enumerator starts split discovery.
-	enumerator(ctx context.Context, parallelism int) (connector.Enumerator, error)
+	// Open starts the reader of one subtask.
+	Open(c Config) (chain.Head, error)
+	// Enumerator starts split discovery.
+	Enumerator(ctx context.Context, parallelism int) (connector.Enumerator, error)
 }
 
-// NewSource erases a source. It opens nothing.
-func NewSource[T any](s connector.Source[T], o SourceOptions[T]) SourceHead {
+// New erases a source. It opens nothing.
+func New[T any](s connector.Source[T], o Options[T]) Source {
 	return &source[T]{src: s, opts: o}
 }
 
 type source[T any] struct {
 	src  connector.Source[T]
-	opts SourceOptions[T]
+	opts Options[T]
 }
 
-// sourceConfig is what the head of a source needs from its surroundings.
-type sourceConfig struct {
-	rt    *Runtime
-	chain *chain
-	mail  *mail.Box
-	out   []any // pushes of the consumers
-	// request asks for splits beyond the have that were received.
-	request func(have int)
+// Config is what the head of a source needs from its surroundings.
+type Config struct {
+	Runtime *chain.Runtime
+	Chain   *chain.Chain
+	Mail    *mail.Box
+	Out     []any // pushes of the consumers
+	// Request asks for splits beyond the have that were received, of which read are read to their end.
+	Request func(have, read int)
+	// Gate is open when the source may emit; nil: it always may. Whoever opens it wakes the mailbox.
+	Gate func() bool
 }
 
 func (s *source[T]) Bounded() bool { return s.src.Bounded() }
 
-func (s *source[T]) enumerator(ctx context.Context, parallelism int) (connector.Enumerator, error) {
+func (s *source[T]) Enumerator(ctx context.Context, parallelism int) (connector.Enumerator, error) {
 	return s.src.OpenEnumerator(ctx, parallelism, nil)
 }
 
-func (s *source[T]) open(c sourceConfig) (_ head, err error) {
+func (s *source[T]) Open(c Config) (_ chain.Head, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fault.Panicked(v, c.rt.Task.Operator, "while the source was opened")
+			err = fault.Panicked(v, c.Runtime.Task.Operator, "while the source was opened")
 		}
 	}()
-	var out any = c.out
-	if len(c.out) == 1 {
-		out = c.out[0]
+	var out any = c.Out
+	if len(c.Out) == 1 {
+		out = c.Out[0]
 	}
-	push, err := output[T](c.rt, out)
+	push, err := chain.Output[T](c.Runtime, out)
 	if err != nil {
 		return nil, err
 	}
-	rd, err := s.src.OpenReader(c.rt.Ctx, c.rt.Task)
+	rd, err := s.src.OpenReader(c.Runtime.Ctx, c.Runtime.Task)
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
-	h := &sourceHead[T]{sourceConfig: c, rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: mark.New(1)}
+	h := &head[T]{
+		rt: c.Runtime, chain: c.Chain, mail: c.Mail, request: c.Request, gate: c.Gate,
+		rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: mark.New(1),
+	}
 	switch s.opts.Watermarks {
 	case WatermarksBounded:
 		h.marking = true
@@ -133,14 +139,14 @@ func (s *source[T]) open(c sourceConfig) (_ head, err error) {
 
 // limits of polling.
 const (
-	// askAgain is how long a request for splits may stay unanswered: the answer may be lost with a leader.
-	askAgain = time.Second
-	// askAhead is how long after the last answer a source asks for its next split although it still reads one.
-	askAhead = time.Second
+	// AskAgain is how long a request for splits may stay unanswered: the answer may be lost with a leader.
+	AskAgain = time.Second
+	// AskAhead is how long after the last answer a source asks for its next split although it still reads one.
+	AskAhead = time.Second
 	// emptyPoll is how long a reader rests that has returned nothing although nobody interrupted it.
 	emptyPoll = time.Millisecond
-	// markEvery is the least time between two watermarks of a source.
-	markEvery = time.Millisecond
+	// MarkEvery is the least time between two watermarks of a source.
+	MarkEvery = time.Millisecond
 )
 
 // unassigned is the input of a source's merger that stands for splits that it may still get. While a bounded source
@@ -152,12 +158,17 @@ const (
 // theirs. The answer is a split to read later, or the end.
 const unassigned = 0
 
-// sourceHead reads the splits of one subtask.
-type sourceHead[T any] struct {
-	sourceConfig
+// head reads the splits of one subtask.
+type head[T any] struct {
+	rt      *chain.Runtime
+	chain   *chain.Chain
+	mail    *mail.Box
+	request func(have, read int)
+	gate    func() bool // nil: open
+
 	rd        connector.Reader[T]
-	opts      SourceOptions[T]
-	push      Push[T]
+	opts      Options[T]
+	push      chain.Push[T]
 	bounded   bool
 	marking   bool // makes watermarks
 	perRecord bool
@@ -172,6 +183,7 @@ type sourceHead[T any] struct {
 
 	have   int       // splits received
 	asked  time.Time // of the last request; zero: none is open
+	told   int       // splits that the last request said were read
 	noMore bool      // no split will come
 	dry    bool      // every split received is finished
 	count  int64

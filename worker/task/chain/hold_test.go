@@ -1,4 +1,4 @@
-package task
+package chain
 
 import (
 	"fmt"
@@ -6,10 +6,9 @@ import (
 	"testing"
 
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/shuffle"
 )
 
-// witness notes what it is told, as an operator and as an outlet.
+// witness notes what it is told, as an operator.
 type witness struct {
 	Base
 	name string
@@ -26,15 +25,21 @@ func (w *witness) Finish() error {
 	return nil
 }
 
-func (w *witness) broadcast(ev element.Event) error {
-	*w.log = append(*w.log, fmt.Sprintf("%s event %d", w.name, ev.Kind))
+// exit is an outlet that notes what it is told.
+type exit struct {
+	name string
+	log  *[]string
+}
+
+func (x *exit) Broadcast(ev element.Event) error {
+	*x.log = append(*x.log, fmt.Sprintf("%s event %d", x.name, ev.Kind))
 	return nil
 }
 
-func (w *witness) flush() error               { return nil }
-func (w *witness) pending() bool              { return false }
-func (w *witness) stats() shuffle.WriterStats { return shuffle.WriterStats{} }
-func (w *witness) close(error) error          { return nil }
+func (x *exit) Flush() error       { return nil }
+func (x *exit) Pending() bool      { return false }
+func (x *exit) Stats() OutletStats { return OutletStats{} }
+func (x *exit) Close(error) error  { return nil }
 
 // holding is an operator that emits at the end, with times of before.
 type holding struct{ witness }
@@ -46,17 +51,17 @@ func TestNobodyBehindAHolderSeesAWatermarkBeforeTheEnd(t *testing.T) {
 	w := func(name string) *witness { return &witness{name: name, log: &log} }
 	rt := func() *Runtime { return NewRuntime(t.Context(), "op") }
 	// source → (sort → window → edge 1), edge 2
-	c := newChain(t.Context(), newCursor(), []node{
-		{id: "head", rt: rt(), op: w("head"), size: 5},
-		{id: "sort", rt: rt(), op: &holding{*w("sort")}, size: 3},
-		{id: "window", rt: rt(), op: w("window"), size: 2},
-		{id: "edge 1", out: w("edge 1"), size: 1},
-		{id: "edge 2", out: w("edge 2"), size: 1},
+	c := New(t.Context(), NewCursor(), []Node{
+		{ID: "head", Runtime: rt(), Operator: w("head"), Size: 5},
+		{ID: "sort", Runtime: rt(), Operator: &holding{*w("sort")}, Size: 3},
+		{ID: "window", Runtime: rt(), Operator: w("window"), Size: 2},
+		{ID: "edge 1", Outlet: &exit{"edge 1", &log}, Size: 1},
+		{ID: "edge 2", Outlet: &exit{"edge 2", &log}, Size: 1},
 	}, -1)
 	for _, ev := range []element.Event{
 		{Kind: element.Watermark, Time: 7}, {Kind: element.Idle}, {Kind: element.End, Time: element.MaxTime},
 	} {
-		if err := c.control(ev); err != nil {
+		if err := c.Control(ev); err != nil {
 			t.Fatal(err)
 		}
 	}

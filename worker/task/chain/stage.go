@@ -1,4 +1,4 @@
-package task
+package chain
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ type StageOf[In, Out any] func(rt *Runtime, out Push[Out]) (Push[In], Operator, 
 
 // Build asserts the types of this joint of the chain, once.
 func (s StageOf[In, Out]) Build(rt *Runtime, out any) (any, Operator, error) {
-	push, err := output[Out](rt, out)
+	push, err := Output[Out](rt, out)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -36,8 +36,8 @@ func (s StageOf[In, Out]) Build(rt *Runtime, out any) (any, Operator, error) {
 	return in, op, nil
 }
 
-// output is the one typed Push behind what Build gets.
-func output[T any](rt *Runtime, out any) (Push[T], error) {
+// Output is the one typed Push behind what Stage.Build gets.
+func Output[T any](rt *Runtime, out any) (Push[T], error) {
 	switch o := out.(type) {
 	case nil:
 		return func(T) {}, nil
@@ -46,20 +46,21 @@ func output[T any](rt *Runtime, out any) (Push[T], error) {
 	case []any:
 		return fanOut[T](rt, o)
 	}
-	return nil, typeMismatch[T](out)
+	return nil, Mismatch[T](out)
 }
 
-func typeMismatch[T any](out any) error {
+// Mismatch is the error of a joint whose two sides differ in type.
+func Mismatch[T any](out any) error {
 	return fmt.Errorf("the operator emits %v, its consumer is a %T", reflect.TypeFor[T](), out)
 }
 
-// fanOut hands each record to several consumers, in order. It notes which one is at work, for Fault.Operator.
+// fanOut hands each record to several consumers, in order. It notes which one is at work, for Chain.Blame.
 func fanOut[T any](rt *Runtime, outs []any) (Push[T], error) {
 	pushes := make([]Push[T], len(outs))
 	for i, o := range outs {
 		p, ok := o.(Push[T])
 		if !ok {
-			return nil, typeMismatch[T](o)
+			return nil, Mismatch[T](o)
 		}
 		pushes[i] = p
 	}
