@@ -19,4 +19,21 @@
 //
 // Never here: when a partition is needed, where it lies (facts), positions in checkpoints, routing, watermark
 // arithmetic.
+//
+// # Memory
+//
+// All of it comes from the account of the network memory: a writer has a run, whose size grows with the number of
+// consumers (1 KiB each at least) instead of a buffer for each of them; a reader has chunks of 64 KiB, however many
+// producers it reads. A record that is larger than a block takes what it needs while it exists; of those a reader holds
+// one at a time. The agent lends chunks from a pool of its own.
+//
+// # Concurrency
+//
+// Writers and readers belong to the loop of their subtask. Store, Exchange and Server may be used from any goroutine.
+// Goroutines run in the groups of Exchange.Run and Server.Serve only: a lane per partition that is read ahead, with a
+// second one for grants while it talks to an agent; gRPC's own for the calls of a server. Writing is done on the
+// subtask's loop.
+//
+// Locks: Exchange.mu before the group's own and budget.Account; conns.mu before budget.Account and gRPC's own;
+// intake.mu and Store.mu are leaves. Notify is called, and files are read and written, without any of them.
 package stored

@@ -70,6 +70,3 @@ type AskedError struct {
 func (e *AskedError) Error() string { return fmt.Sprintf("%s: %s: %v", CodeAsked, e.Name, e.Cause) }
 
 func (e *AskedError) Unwrap() error { return e.Cause }
-
-// errUnbuilt is for what is being built.
-var errUnbuilt = errors.New("stored results are being built")

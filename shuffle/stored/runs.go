@@ -6,13 +6,13 @@ import (
 	"github.com/sluiceio/sluice/shuffle/stored/partition"
 )
 
-// run is the memory of a writer: encoded records of all subpartitions, until they are written out one subpartition
+// runBuffer is the memory of a writer: encoded records of all subpartitions, until they are written out one subpartition
 // behind the other.
 //
 // It is cut into chunks that subpartitions take as they need them: a buffer per consumer would be either too small to
 // be written well or, times thousands of consumers, more than there is. Where consumers are few a chunk holds a whole
 // block and is written from where it lies.
-type run struct {
+type runBuffer struct {
 	chunk    int    // bytes of a chunk
 	memory   []byte // all chunks; made at the first use
 	chunks   int32
@@ -73,20 +73,20 @@ const (
 )
 
 // newRun divides bytes of memory between chunks and what is kept of them, for so many consumers.
-func newRun(bytes, consumers int) *run {
+func newRun(bytes, consumers int) *runBuffer {
 	most := max(bytes/256, 4*consumers, 64)
 	bytes -= most * segmentBytes
 	chunk := leastChunk
 	for chunk < chunkBytes && 2*chunk*4*consumers <= bytes {
 		chunk *= 2
 	}
-	return &run{chunk: chunk, chunks: int32(bytes / (chunk + 4)), most: most}
+	return &runBuffer{chunk: chunk, chunks: int32(bytes / (chunk + 4)), most: most}
 }
 
-func (r *run) free() int { return int(r.chunks - r.used) }
+func (r *runBuffer) free() int { return int(r.chunks - r.used) }
 
 // take hands out a chunk. There is one.
-func (r *run) take() int32 {
+func (r *runBuffer) take() int32 {
 	if r.memory == nil {
 		r.memory = make([]byte, int(r.chunks)*r.chunk)
 		r.next = make([]int32, r.chunks)
@@ -98,13 +98,13 @@ func (r *run) take() int32 {
 }
 
 // bytesOf is a chunk, empty.
-func (r *run) bytesOf(c int32) []byte {
+func (r *runBuffer) bytesOf(c int32) []byte {
 	at := int(c) * r.chunk
 	return r.memory[at : at : at+r.chunk]
 }
 
 // begin opens a block for o. There is a chunk.
-func (r *run) begin(o *outlet) {
+func (r *runBuffer) begin(o *outlet) {
 	c, b := r.take(), int32(len(r.blocks))
 	r.blocks = append(r.blocks, block{first: c, last: c, firstSeg: none, lastSeg: none, next: none})
 	if o.first == none {
@@ -121,7 +121,7 @@ func (r *run) begin(o *outlet) {
 }
 
 // grow gives o's open block another chunk.
-func (r *run) grow(o *outlet) {
+func (r *runBuffer) grow(o *outlet) {
 	c := r.take()
 	b := &r.blocks[o.open]
 	r.next[b.last] = c
@@ -133,18 +133,18 @@ func (r *run) grow(o *outlet) {
 const maxSegments = 512
 
 // full: there is no room for the entries of two events and what follows them.
-func (r *run) full(o *outlet) bool {
+func (r *runBuffer) full(o *outlet) bool {
 	return o.bytes >= o.limit-2*frame.SegmentLen || r.blocks[o.open].segments >= maxSegments
 }
 
 // cut ends the open segment with ev.
-func (r *run) cut(o *outlet, ev element.Event) {
+func (r *runBuffer) cut(o *outlet, ev element.Event) {
 	r.append(o, frame.Segment{Records: o.records, Bytes: uint32(o.bytes - o.before), Event: ev})
 	o.limit -= frame.SegmentLen
 	o.before, o.records, o.prev, o.room = o.bytes, 0, 0, partition.BatchRecords
 }
 
-func (r *run) append(o *outlet, s frame.Segment) {
+func (r *runBuffer) append(o *outlet, s frame.Segment) {
 	b, at := &r.blocks[o.open], int32(len(r.segments))
 	r.segments = append(r.segments, segment{s, none})
 	if b.firstSeg == none {
@@ -159,7 +159,7 @@ func (r *run) append(o *outlet, s frame.Segment) {
 }
 
 // end closes the open block. One without records is taken back, and its events with it.
-func (r *run) end(o *outlet) {
+func (r *runBuffer) end(o *outlet) {
 	if o.open == none {
 		return
 	}
@@ -173,7 +173,7 @@ func (r *run) end(o *outlet) {
 }
 
 // withdraw takes the open block, which is the last one, off o's list.
-func (r *run) withdraw(o *outlet) {
+func (r *runBuffer) withdraw(o *outlet) {
 	before := none
 	for b := o.first; b != o.open; b = r.blocks[b].next {
 		before = b
@@ -188,7 +188,7 @@ func (r *run) withdraw(o *outlet) {
 
 // payload is the content of a block: in the room of dst, which has MaxBlock bytes, unless it can be made where its
 // records lie.
-func (r *run) payload(b *block, dst []byte) []byte {
+func (r *runBuffer) payload(b *block, dst []byte) []byte {
 	p := dst[:0]
 	table := int(b.segments) * frame.SegmentLen
 	if b.first == b.last && int(b.bytes)+table <= r.chunk {
@@ -208,4 +208,4 @@ func (r *run) payload(b *block, dst []byte) []byte {
 }
 
 // reset empties the run.
-func (r *run) reset() { r.used, r.blocks, r.segments = 0, r.blocks[:0], r.segments[:0] }
+func (r *runBuffer) reset() { r.used, r.blocks, r.segments = 0, r.blocks[:0], r.segments[:0] }

@@ -104,7 +104,7 @@ type Writer[T any] struct {
 	memory   *budget.Account
 	reserved budget.Reservation
 	out      *output
-	run      *run
+	run      *runBuffer
 	outs     []outlet
 	mark     mark
 	end      element.Time
@@ -134,6 +134,9 @@ func NewWriter[T any](cfg WriterConfig[T]) (*Writer[T], error) {
 	}
 	w := &Writer[T]{cfg: cfg, memory: cfg.Exchange.cfg.Memory, outs: make([]outlet, cfg.Consumers), mark: mark{at: element.MinTime}}
 	what := fmt.Sprintf("producer %d of edge %d, whose result for %d consumers is stored,", cfg.Name.Producer, cfg.Name.Edge, cfg.Consumers)
+	if err := cfg.Exchange.prepare(cfg.Compression.form()); err != nil {
+		return nil, err
+	}
 	buffers := writerUnits + (int(cfg.Consumers)+consumersPerUnit-1)/consumersPerUnit
 	unit, reserved, err := w.memory.Fit(what, buffers)
 	if err != nil {

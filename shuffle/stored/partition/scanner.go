@@ -20,6 +20,7 @@ type Scanner struct {
 	left  Extent // what is left of the extent that is read; its Sum is what sum has to be at its end
 	sum   uint32 // of the headers read in it
 	large int64  // bytes left of a block that is handed out in pieces
+	count int64  // blocks that were handed out, or begun
 
 	rows   []byte // a part of the index
 	rowsAt int64  // where it lies
@@ -73,6 +74,7 @@ func (s *Scanner) SkipTo(block int64) error {
 		}
 		s.advance(size)
 	}
+	s.count = 0
 	return nil
 }
 
@@ -110,6 +112,9 @@ func (s *Scanner) Next(buf []byte) (n int, err error) {
 		}
 	}
 }
+
+// Blocks is the number of blocks that Next has handed out, or begun to.
+func (s *Scanner) Blocks() int64 { return s.count }
 
 // fill reads as many whole blocks of the extent as fit into buf.
 func (s *Scanner) fill(buf []byte) (took int, err error) {
@@ -164,6 +169,7 @@ func (s *Scanner) account(b []byte) (size int64, err error) {
 	if s.left.Blocks == 0 || h.Records > s.left.Records || h.Size() > s.left.Bytes {
 		return 0, s.foreign()
 	}
+	s.count++
 	s.left.Blocks--
 	s.left.Records -= h.Records
 	s.sum = SumHeader(s.sum, b)
