@@ -28,13 +28,13 @@ func (p *pass[K, B, P, Out]) again(s streams) error {
 	return next(p.core, p.level+1, p.builds, s.build, p.probes, s.probe)
 }
 
-// sorts decides for sort-merge: if partitioning has not made the pair smaller, because few keys have most of its records; or if both
-// sides exceed the memory so many times that a further level would not bring any of them into memory, while merging has a
-// larger fan-in.
+// sorts decides for sort-merge: if partitioning has not made the pair smaller, because few keys have most of its records;
+// or if both sides exceed the memory so many times that a further level would bring neither into memory, while merging
+// has a larger fan-in.
 func (p *pass[K, B, P, Out]) sorts(s streams) bool {
 	least := min(s.build.Raw, s.probe.Raw)
 	few := p.level > 0 && s.build.Records > p.rows/10*9
-	return few && least > p.mem.Limit()/4 || p.level >= maxLevel || least > p.mem.Limit()*int64(len(p.parts))
+	return few && least > p.mem.Limit()/4 || p.level >= maxLevel || least > p.mem.Limit()<<(64-p.shift)
 }
 
 // next is a pass of a further level.
