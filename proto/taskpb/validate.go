@@ -140,7 +140,19 @@ func (s *SubtaskDeployment) validate(p *jobpb.Plan) error {
 }
 
 func (l *Location) validate(p *jobpb.Plan) error {
-	return first(checkAttempt(l.Chain, l.Index, l.Attempt), inPlan(p, max(l.Chain, 0), l.Index), checkName("worker", l.Worker))
+	err := first(checkAttempt(l.Chain, l.Index, l.Attempt), inPlan(p, max(l.Chain, 0), l.Index), checkName("worker", l.Worker))
+	if err != nil {
+		return err
+	}
+	for i, r := range l.Partitions {
+		switch e := r.GetEdge(); {
+		case e < 0 || int(e) >= len(p.Edges) || p.Edges[e].FromChain != l.Chain || p.Edges[e].Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING:
+			return fmt.Errorf("partitions[%d]: edge %d is no BLOCKING one that leaves chain %d", i, e, l.Chain)
+		case r.GetAttempt() == 0:
+			return fmt.Errorf("partitions[%d]: attempts count from 1", i)
+		}
+	}
+	return nil
 }
 
 // Validate checks the target.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluiceio/sluice/internal/run"
@@ -31,10 +32,11 @@ type attempt struct {
 	sub       *taskpb.SubtaskDeployment
 	jobEpoch  uint64
 	locations map[subtaskID]*taskpb.Location
-	timeout   time.Duration // buffer.timeout
-	older     []*attempt    // attempts that this one supersedes: it starts when they have ended
+	terms     terms
+	older     []*attempt // attempts that this one supersedes: it starts when they have ended
 	mail      *mail.Box
 	meter     *meter
+	opened    atomic.Bool   // its sources may emit: OpenGate has come, or nobody waits for it
 	done      chan struct{} // closed when it has ended and reported
 
 	// Guarded by Process.mu.
@@ -43,8 +45,12 @@ type attempt struct {
 	last   *taskpb.SubtaskUpdate   // its last report; nil: it has not ended
 
 	// Owned by the goroutine of the subtask until that has ended.
+	announced    bool // RUNNING was reported
+	produced     bool // consumers have something to read
+	loaded       bool // the inputs in front of the gates have ended
 	finished     bool
 	committables []*jobpb.Committable
+	partitions   []*jobpb.Partition
 }
 
 // Reasons to stop an attempt.
@@ -165,13 +171,14 @@ func (a *attempt) subtask(ctx context.Context) error {
 		return err
 	}
 	a.meter.outlets = parts.chain.Outlets()
-	l := newLoop(ctx, parts, a.mail, a.meter, a.timeout)
-	l.announce = func() { a.proc.report(a, &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_RUNNING}) }
-	l.announce()
+	l := newLoop(ctx, parts, a.mail, a.meter, a.terms.timeout)
+	l.announce = a.announce
+	a.announce()
 	err = l.run()
 	if err == nil {
 		a.committables = parts.chain.Committables()
 		err = parts.chain.CloseOutlets(nil)
+		a.partitions = parts.chain.Partitions()
 		a.finished = err == nil
 	} else {
 		a.quietly("close edges", parts.chain.CloseOutlets(err))
@@ -180,6 +187,37 @@ func (a *attempt) subtask(ctx context.Context) error {
 	a.quietly("close operators", parts.chain.CloseOperators())
 	l.meter.publish(l)
 	return err
+}
+
+// announce reports that the attempt runs, and how far it has come.
+func (a *attempt) announce() {
+	a.announced = true
+	a.proc.report(a, &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_RUNNING, Produced: a.produced, Loaded: a.loaded})
+}
+
+// hasProduced reports, once, that consumers have something to read.
+func (a *attempt) hasProduced() {
+	if !a.produced {
+		a.produced = true
+		a.announce()
+	}
+}
+
+// hasLoaded reports that the inputs in front of the gates have ended. Called at most once, perhaps before the attempt was
+// announced.
+func (a *attempt) hasLoaded() {
+	a.loaded = true
+	if a.announced {
+		a.announce()
+	}
+}
+
+// gateOfSource tells whether the sources of the attempt may emit; nil: they always may.
+func (a *attempt) gateOfSource() func() bool {
+	if !a.sub.Gated {
+		return nil
+	}
+	return a.opened.Load
 }
 
 // quietly logs an error of closing: what happened before it decides about the attempt.
@@ -195,7 +233,7 @@ func (a *attempt) outcome(err error) *taskpb.SubtaskUpdate {
 	case err != nil:
 		return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_FAILED, Failure: a.failure(fault.Of(err, fault.CodeUser, ""))}
 	case a.finished:
-		return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_FINISHED, Committables: a.committables}
+		return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_FINISHED, Committables: a.committables, Partitions: a.partitions}
 	}
 	return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_CANCELLED}
 }

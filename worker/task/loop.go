@@ -25,7 +25,7 @@ type loop struct {
 	cur     *chain.Cursor
 	mail    *mail.Box
 	meter   *meter
-	timeout time.Duration // buffer.timeout
+	timeout time.Duration // buffer.timeout; negative: never
 	// announce tells the host that the attempt runs.
 	announce func()
 
@@ -124,7 +124,7 @@ func (l *loop) after(p chain.Progress) error {
 	if l.timeout == 0 || p.Empty {
 		return l.protected(l.flush)
 	}
-	if l.flushAt.IsZero() && l.chain.Pending() {
+	if l.timeout > 0 && l.flushAt.IsZero() && l.chain.Pending() {
 		l.flushAt = l.now.Add(l.timeout)
 		l.arm(l.flushAt)
 	}

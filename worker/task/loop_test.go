@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
@@ -69,6 +70,7 @@ func (o *tapOutlet) Broadcast(element.Event) error { return nil }
 func (o *tapOutlet) Pending() bool                 { return o.full }
 func (o *tapOutlet) Stats() chain.OutletStats      { return chain.OutletStats{Blocked: o.wait} }
 func (o *tapOutlet) Close(error) error             { return nil }
+func (o *tapOutlet) Partition() *jobpb.Partition   { return nil }
 
 // looped runs the steps under fake time.
 func looped(t *testing.T, timeout time.Duration, f func(h *stepHead, o *tapOutlet, l *loop)) {

@@ -123,7 +123,6 @@ func (d *diary) Finish() error {
 
 func TestAnOperatorLearnsWhichOfItsInputsHasEnded(t *testing.T) {
 	c := mustCodec[int](t)
-	global, rebalance := jobpb.Partitioner_PARTITIONER_GLOBAL, jobpb.Partitioner_PARTITIONER_REBALANCE
 	j := newJob(t)
 	gate := make(chan struct{})
 	first := ints(10)
@@ -139,7 +138,8 @@ func TestAnOperatorLearnsWhichOfItsInputsHasEnded(t *testing.T) {
 	}
 	sink := &collected[string]{}
 	// Only subtask 0 reads the global edges; the other one has no channels at all.
-	op := j.join("op", 2, end{a, rebalance, NewExchange(c), input(0)}, end{b, global, NewExchange(c), input(1)}, end{b, global, NewExchange(c), input(2)})
+	op := j.join("op", 2, end{from: a, by: rebalance, x: NewExchange(c), st: input(0)},
+		end{from: b, by: global, x: NewExchange(c), st: input(1)}, end{from: b, by: global, x: NewExchange(c), st: input(2)})
 	j.then(op, "sink", NewSink(sink))
 	var ended atomic.Int32
 	sink.write = func(v string, _ element.Time) error {

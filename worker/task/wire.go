@@ -11,7 +11,9 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/edge"
 	"github.com/sluiceio/sluice/worker/task/fault"
@@ -56,16 +58,24 @@ func (w *wiring) wire() (_ *wired, err error) {
 		return nil, err
 	}
 	var inputs []edge.Input
+	graph := w.layout.Graph.Operators[op].Inputs
 	for i, in := range ins {
 		g, err := w.gate(layout.Input{Op: op, Index: int32(i)}, in)
 		if err != nil {
 			return nil, err
 		}
 		w.opened = append(w.opened, func(err error) error { g.Close(err); return nil })
-		inputs = append(inputs, edge.Input{Gate: g})
+		inputs = append(inputs, edge.Input{
+			Gate: g, Stored: w.stores(op, i), Phase: graph[i].Phase, Gated: graph[i].Gated,
+		})
 	}
 	c := chain.New(w.ctx, w.cur, nodes, -1)
-	return &wired{c, edge.NewHead(c, inputs, func() {})}, nil
+	return &wired{c, edge.NewHead(c, inputs, w.hasLoaded)}, nil
+}
+
+// stores reports whether an input of the operator at the head is read from files.
+func (w *wiring) stores(op int32, input int) bool {
+	return edge.Blocking(w.layout.Edges[layout.Input{Op: op, Index: int32(input)}])
 }
 
 func (w *wiring) wireSource(op int32) (*wired, error) {
@@ -78,7 +88,7 @@ func (w *wiring) wireSource(op int32) (*wired, error) {
 	self := chain.Node{ID: rt.Task.Operator, Runtime: rt, Operator: Base{}, Kids: offsets, Size: 1 + len(kids)}
 	c := chain.New(w.ctx, w.cur, append([]chain.Node{self}, kids...), 0)
 	h, err := w.proc.cfg.Program.Nodes[op].Source.Open(source.Config{
-		Runtime: rt, Chain: c, Mail: w.mail, Out: outs[""], Request: w.requestSplits(op),
+		Runtime: rt, Chain: c, Mail: w.mail, Out: outs[""], Request: w.requestSplits(op), Gate: w.gateOfSource(),
 	})
 	if err != nil {
 		return nil, fault.Of(err, fault.CodeSource, rt.Task.Operator)
@@ -155,49 +165,70 @@ func (w *wiring) consumers(op int32) (outs map[string][]any, nodes []chain.Node,
 }
 
 func (w *wiring) outlet(from int32, ref layout.Input, e *jobpb.Edge) ([]any, []chain.Node, error) {
-	ends, err := w.ends(e.ToChain, w.layout.ConsumersOf(e, w.sub.Index))
-	if err != nil {
-		return nil, nil, err
+	j := w.joint(e, from)
+	span := w.layout.ConsumersOf(e, w.sub.Index)
+	if edge.Blocking(e) {
+		j.Stored.First, j.Stored.Consumers = span.First, span.End-span.First
+	} else {
+		var err error
+		if j.Live.Ends, err = w.ends(e.ToChain, span); err != nil {
+			return nil, nil, err
+		}
+		if w.terms.lazy {
+			j.Live.First = w.hasProduced
+		}
 	}
 	id := w.layout.ID(ref.Op)
-	push, o, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].Outlet(edge.Joint{
-		Ctx: w.ctx, Self: w.identity(), Runtime: w.runtime(from), Network: w.proc.cfg.Network, Edge: e, Ends: ends,
-		From: w.layout.ID(from), To: id,
-	})
+	push, o, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].Outlet(j)
 	if err != nil {
 		return nil, nil, fault.Of(fmt.Errorf("open the edge to %s: %w", id, err), fault.CodeDeploy, id)
 	}
 	w.opened = append(w.opened, o.Close)
-	return []any{push}, []chain.Node{{ID: id, Outlet: o, Size: 1, Codes: []chain.Code{chain.CodeOf(push)}}}, nil
+	return []any{push}, []chain.Node{{ID: id, Outlet: o, Size: 1, Stored: edge.Blocking(e), Codes: []chain.Code{chain.CodeOf(push)}}}, nil
 }
 
 func (w *wiring) gate(ref layout.Input, push any) (edge.Gate, error) {
 	e := w.layout.Edges[ref]
-	ends, err := w.ends(e.FromChain, w.layout.ProducersOf(e, w.sub.Index))
+	span := w.layout.ProducersOf(e, w.sub.Index)
+	if span.First == span.End {
+		return edge.NoChannels(), nil
+	}
+	j := w.joint(e, ref.Op)
+	j.Notify = w.mail.Wake
+	var err error
+	if edge.Blocking(e) {
+		j.Stored.Producers, err = w.producers(e, span)
+	} else {
+		j.Live.Ends, err = w.ends(e.FromChain, span)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(ends) == 0 {
-		return edge.NoChannels(), nil
-	}
 	id := w.layout.ID(ref.Op)
-	g, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].Gate(edge.Joint{
-		Ctx: w.ctx, Self: w.identity(), Runtime: w.runtime(ref.Op), Network: w.proc.cfg.Network, Edge: e, Ends: ends,
-		From: w.layout.ID(e.FromOperator), To: id, Notify: w.mail.Wake,
-	}, push)
+	g, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].Gate(j, push)
 	if err != nil {
 		return nil, fault.Of(fmt.Errorf("open input %d of %s: %w", ref.Index, id, err), fault.CodeDeploy, id)
 	}
 	return g, nil
 }
 
+// joint is an end of e at operator op.
+func (w *wiring) joint(e *jobpb.Edge, op int32) edge.Joint {
+	return edge.Joint{
+		Ctx: w.ctx, Self: w.identity(), Runtime: w.runtime(op), Edge: e,
+		From: w.layout.ID(e.FromOperator), To: w.layout.ID(e.ToOperator),
+		Live:   edge.Live{Network: w.proc.cfg.Network, Compression: w.terms.live},
+		Stored: edge.Stored{Exchange: w.proc.cfg.Results, Compression: w.terms.stored},
+	}
+}
+
 // ends are the other ends of the channels of an edge.
 func (w *wiring) ends(chain int32, s layout.Span) ([]shuffle.End, error) {
 	ends := make([]shuffle.End, 0, s.End-s.First)
 	for i := s.First; i < s.End; i++ {
-		l := w.locations[subtaskID{chain, i}]
-		if l == nil {
-			return nil, fault.Fatal(fault.CodeDeploy, "the deployment does not say where subtask %d of chain %d is", i, chain)
+		l, err := w.location(chain, i)
+		if err != nil {
+			return nil, err
 		}
 		end := shuffle.End{Index: l.Index, Attempt: l.Attempt}
 		if !w.proc.cfg.here(l.Process) {
@@ -208,11 +239,45 @@ func (w *wiring) ends(chain int32, s layout.Span) ([]shuffle.End, error) {
 	return ends, nil
 }
 
+// producers are the partitions that a stored edge is read from: where the facts say that one is stored, that one, which
+// may be older than the last attempt; else the one that the current attempt will have made.
+func (w *wiring) producers(e *jobpb.Edge, s layout.Span) ([]stored.Producer, error) {
+	out := make([]stored.Producer, 0, s.End-s.First)
+	for i := s.First; i < s.End; i++ {
+		l, err := w.location(e.FromChain, i)
+		if err != nil {
+			return nil, err
+		}
+		p := stored.Producer{Name: stored.Name{
+			Job: w.proc.cfg.Job, JobEpoch: w.jobEpoch, Region: l.Region, RegionEpoch: l.RegionEpoch,
+			Edge: e.Index, Producer: i, Attempt: l.Attempt,
+		}}
+		for _, have := range l.Partitions {
+			if have.Edge == e.Index && have.State == jobpb.PartitionState_PARTITION_STORED {
+				p.Stored, p.Name.RegionEpoch, p.Name.Attempt = true, have.RegionEpoch, have.Attempt
+			}
+		}
+		if w.proc.cfg.Process != 0 && l.Worker != w.proc.cfg.Worker {
+			p.Peer = &shuffle.Peer{Worker: l.Worker, Address: l.DataAddress}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func (w *wiring) location(chain, index int32) (*taskpb.Location, error) {
+	l := w.locations[subtaskID{chain, index}]
+	if l == nil {
+		return nil, fault.Fatal(fault.CodeDeploy, "the deployment does not say where subtask %d of chain %d is", index, chain)
+	}
+	return l, nil
+}
+
 // runtime is the surroundings of one operator in this attempt.
 func (w *wiring) runtime(op int32) *Runtime {
 	first, end := layout.KeyGroupsOf(w.index(), int(w.plan().Parallelism), w.layout.KeyGroups)
 	id := w.layout.ID(op)
-	return &Runtime{
+	rt := &Runtime{
 		Cursor:         w.cur,
 		Watermark:      element.MinTime,
 		Ctx:            w.ctx,
@@ -221,6 +286,10 @@ func (w *wiring) runtime(op int32) *Runtime {
 		MaxParallelism: w.layout.KeyGroups,
 		KeyGroups:      KeyGroups{First: first, End: end},
 	}
+	if w.layout.Graph.Operators[op].BatchMemory {
+		rt.Batch = Batch{Memory: w.terms.grant(w.layout, w.sub.Chain, w.sub.Index), Spill: w.proc.cfg.Spill}
+	}
+	return rt
 }
 
 // identity is what the ends of edges know about the attempt.

@@ -27,6 +27,8 @@ type Node struct {
 	Kids []int
 	// Codes are the code of the node's pushes: how Blame recognises it on the stack.
 	Codes []Code
+	// Stored: the outlet keeps what it gets until it is finished.
+	Stored bool
 
 	holds bool // the operator is a Holder
 }
@@ -42,12 +44,14 @@ type Outlet interface {
 	Stats() OutletStats
 	// Close ends it: with nil after End was broadcast, otherwise the consumers see a loss.
 	Close(err error) error
+	// Partition is the stored result after Close(nil); nil: nothing is stored.
+	Partition() *jobpb.Partition
 }
 
 // OutletStats are the counters of an outlet since its start.
 type OutletStats struct {
 	Records int64
-	Bytes   int64         // encoded
+	Bytes   int64         // encoded for the network
 	Stored  int64         // bytes on disk
 	Blocked time.Duration // waiting for consumers, or for the disk
 }
@@ -59,7 +63,7 @@ type Chain struct {
 	ctx     context.Context
 	cur     *Cursor
 	nodes   []Node
-	outlets []Outlet
+	outlets []Outlet // stored ones last
 	// root is the node that works when none of the pushes does: the source, or -1.
 	root int
 	// active is the node that handles an event; -1: none, a record is in flight.
@@ -70,12 +74,18 @@ type Chain struct {
 // New makes a chain of nodes in pre-order. root is the index of its source, or -1.
 func New(ctx context.Context, cur *Cursor, nodes []Node, root int) *Chain {
 	c := &Chain{ctx: ctx, cur: cur, nodes: nodes, root: root, active: -1}
+	var stored []Outlet
 	for i := range nodes {
-		if o := nodes[i].Outlet; o != nil {
-			c.outlets = append(c.outlets, o)
+		switch n := &nodes[i]; {
+		case n.Outlet == nil:
+			_, n.holds = n.Operator.(Holder)
+		case n.Stored:
+			stored = append(stored, n.Outlet)
+		default:
+			c.outlets = append(c.outlets, n.Outlet)
 		}
-		_, nodes[i].holds = nodes[i].Operator.(Holder)
 	}
+	c.outlets = append(c.outlets, stored...)
 	return c
 }
 
@@ -222,12 +232,29 @@ func (c *Chain) Pending() bool {
 	return slices.ContainsFunc(c.outlets, Outlet.Pending)
 }
 
+// Partitions are the stored results of the chain, after CloseOutlets(nil).
+func (c *Chain) Partitions() []*jobpb.Partition {
+	var out []*jobpb.Partition
+	for _, o := range c.outlets {
+		if p := o.Partition(); p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // CloseOutlets ends the edges that leave the chain. cause nil: everything was sent, and it waits until the consumers
-// have it; otherwise they see a loss.
+// have it; otherwise they see a loss. Results are stored when nothing else can go wrong: once they are there, nobody
+// but the coordinator takes them away.
 func (c *Chain) CloseOutlets(cause error) error {
 	var errs []error
 	for _, o := range c.outlets {
-		errs = append(errs, o.Close(cause))
+		if err := o.Close(cause); err != nil {
+			errs = append(errs, err)
+			if cause == nil {
+				cause = err
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

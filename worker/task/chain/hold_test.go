@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
 // witness notes what it is told, as an operator.
@@ -36,10 +37,11 @@ func (x *exit) Broadcast(ev element.Event) error {
 	return nil
 }
 
-func (x *exit) Flush() error       { return nil }
-func (x *exit) Pending() bool      { return false }
-func (x *exit) Stats() OutletStats { return OutletStats{} }
-func (x *exit) Close(error) error  { return nil }
+func (x *exit) Flush() error                { return nil }
+func (x *exit) Pending() bool               { return false }
+func (x *exit) Stats() OutletStats          { return OutletStats{} }
+func (x *exit) Close(error) error           { return nil }
+func (x *exit) Partition() *jobpb.Partition { return nil }
 
 // holding is an operator that emits at the end, with times of before.
 type holding struct{ witness }

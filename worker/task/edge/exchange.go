@@ -2,18 +2,17 @@ package edge
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/task/chain"
-	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/layout"
-	"github.com/sluiceio/sluice/worker/task/mark"
 )
 
-// Exchange is both ends of one logical edge: typed where the record type is known, erased here.
+// Exchange is both ends of one logical edge: typed where the record type is known, erased here. The exchange kind of
+// the plan's edge decides whether they are live or stored.
 type Exchange interface {
 	// Link says what the exchange can route by.
 	Link() layout.Link
@@ -28,12 +27,12 @@ type Joint struct {
 	Ctx     context.Context
 	Self    Identity
 	Runtime *chain.Runtime // of the operator at this end
-	Network *shuffle.Network
 	Edge    *jobpb.Edge
-	Ends    []shuffle.End // the other ends of the channels
 	// From is the id of the producing operator, To that of the consuming one, whose partitioner it is.
 	From, To string
 	Notify   func() // of a gate: there may be something
+	Live     Live   // of a PIPELINED edge
+	Stored   Stored // of a BLOCKING edge
 }
 
 // Identity is the attempt that an end belongs to.
@@ -46,93 +45,75 @@ type Identity struct {
 	Attempt     uint32
 }
 
-// New serves edges that route without looking at the record: forward, rebalance, rescale, broadcast, global.
-// The partitioner of the plan's edge chooses.
-func New[T any](c *codec.Codec[T]) Exchange {
-	return &exchange[T]{codec: c, routes: layout.Plain}
+// Live is what an end of a PIPELINED edge is made of.
+type Live struct {
+	Network     *shuffle.Network
+	Ends        []shuffle.End // the other ends of the channels
+	Compression shuffle.Compression
+	// First is called by an outlet before its first record, watermark or end is handed to the network; nil: nobody wants
+	// to know.
+	First func()
 }
+
+// Stored is what an end of a BLOCKING edge is made of.
+type Stored struct {
+	Exchange *stored.Exchange
+	// First and Consumers say whom an outlet writes for.
+	First, Consumers int32
+	Producers        []stored.Producer // of a gate
+	Compression      stored.Compression
+}
+
+// Blocking reports whether the results of an edge are stored.
+func Blocking(e *jobpb.Edge) bool { return e.Exchange == jobpb.ExchangeKind_EXCHANGE_BLOCKING }
+
+// New serves edges that route without looking at the record: forward, rebalance, rescale, broadcast, global. The
+// partitioner of the plan's edge chooses.
+func New[T any](c *codec.Codec[T]) Exchange { return &exchange[T]{codec: c, routes: layout.Plain} }
 
 // NewKeyed routes by key group: codec.KeyGroup of hash(key(v)), then codec.Subtask.
 func NewKeyed[K comparable, T any](c *codec.Codec[T], key func(T) K, hash func(K) uint64) Exchange {
-	return &exchange[T]{codec: c, routes: layout.Keyed, route: func(w *shuffle.Writer[T], j Joint) chain.Push[T] {
-		rt, owner := j.Runtime, layout.Owners(len(j.Ends), j.Runtime.MaxParallelism)
-		groups := len(owner)
-		return func(v T) {
-			to := owner[codec.KeyGroup(hash(key(v)), groups)]
-			if err := w.Add(int(to), v, rt.At); err != nil {
-				rt.Fail(err)
-			}
-		}
-	}}
+	return &exchange[T]{
+		codec: c, routes: layout.Keyed,
+		route: func(w *shuffle.Writer[T], j Joint) chain.Push[T] { return toOwner(w, j, key, hash) },
+		pick: func(j Joint) func(T) int {
+			owner := layout.Owners(int(j.Stored.Consumers), j.Runtime.MaxParallelism)
+			groups := len(owner)
+			return func(v T) int { return int(owner[codec.KeyGroup(hash(key(v)), groups)]) }
+		},
+	}
 }
 
-// NewCustom routes by the user's own function: the index of one of the consumers, from 0 up to, without,
-// consumers. Any other index fails the attempt (E128).
+// NewCustom routes by the user's own function: the index of one of the consumers, from 0 up to, without, consumers. Any
+// other index fails the attempt (E128).
 func NewCustom[T any](c *codec.Codec[T], route func(v T, consumers int) int) Exchange {
-	return &exchange[T]{codec: c, routes: layout.Custom, route: func(w *shuffle.Writer[T], j Joint) chain.Push[T] {
-		rt, consumers, id := j.Runtime, len(j.Ends), j.To
-		return func(v T) {
-			to := route(v, consumers)
-			if uint(to) >= uint(consumers) {
-				rt.Fail(outOfRange(id, to, consumers))
-				return
-			}
-			if err := w.Add(to, v, rt.At); err != nil {
-				rt.Fail(err)
-			}
-		}
-	}}
-}
-
-// outOfRange is the fault of a partitioner, which belongs to the operator behind the edge.
-func outOfRange(operator string, index, consumers int) error {
-	return &fault.Fault{
-		Kind: jobpb.FailureKind_FAILURE_USER, Code: fault.CodeRoute, Operator: operator,
-		Err: fmt.Errorf("the partitioner in front of %s returned consumer %d of %d: indices count from 0", operator, index, consumers),
+	return &exchange[T]{
+		codec: c, routes: layout.Custom,
+		route: func(w *shuffle.Writer[T], j Joint) chain.Push[T] { return toChosen(w, j, route) },
+		pick: func(j Joint) func(T) int {
+			consumers := int(j.Stored.Consumers)
+			return func(v T) int { return route(v, consumers) }
+		},
 	}
 }
 
 type exchange[T any] struct {
 	codec  *codec.Codec[T]
 	routes layout.Link
-	// route makes the push of a keyed or custom edge.
+	// route makes the push of a live edge that is keyed or custom. It is written out where pick would do: to ask a
+	// function for the consumer costs as much as handing the record over.
 	route func(w *shuffle.Writer[T], j Joint) chain.Push[T]
+	// pick makes the choice of consumers of such an edge when it is stored.
+	pick func(j Joint) func(T) int
 }
 
 func (x *exchange[T]) Link() layout.Link { return x.routes }
 
 func (x *exchange[T]) Outlet(j Joint) (any, chain.Outlet, error) {
-	w, err := shuffle.NewWriter(j.Network, shuffle.WriterConfig[T]{
-		Ctx: j.Ctx, Edge: j.Edge.Index, Producer: j.Self.Index, Consumers: j.Ends,
-		Job: j.Self.Job, JobEpoch: j.Self.JobEpoch, Region: j.Self.Region, RegionEpoch: j.Self.RegionEpoch, Attempt: j.Self.Attempt,
-		Codec: x.codec,
-	})
-	if err != nil {
-		return nil, nil, err
+	if Blocking(j.Edge) {
+		return x.storedOutlet(j)
 	}
-	return x.push(w, j), &liveOutlet[T]{w}, nil
-}
-
-func (x *exchange[T]) push(w *shuffle.Writer[T], j Joint) chain.Push[T] {
-	if j.Edge.Partitioner == jobpb.Partitioner_PARTITIONER_CUSTOM { // it is asked even if there is one consumer: it may be wrong
-		return x.route(w, j)
-	}
-	if len(j.Ends) == 1 { // whatever the partitioner, it leads there
-		return toFirst(w, j.Runtime)
-	}
-	switch j.Edge.Partitioner {
-	case jobpb.Partitioner_PARTITIONER_HASH:
-		return x.route(w, j)
-	case jobpb.Partitioner_PARTITIONER_BROADCAST:
-		if x.codec.Flat() {
-			return toAll(w, j.Runtime, len(j.Ends))
-		}
-		return copiesToAll(w, j.Runtime, j.Ends, x.codec)
-	case jobpb.Partitioner_PARTITIONER_REBALANCE, jobpb.Partitioner_PARTITIONER_RESCALE:
-		// Producers start at different consumers, so that short inputs spread, too.
-		return inTurn(w, j.Runtime, len(j.Ends), int(j.Self.Index)%len(j.Ends))
-	}
-	return toFirst(w, j.Runtime) // forward and global
+	return x.liveOutlet(j)
 }
 
 func (x *exchange[T]) Gate(j Joint, push any) (Gate, error) {
@@ -140,16 +121,8 @@ func (x *exchange[T]) Gate(j Joint, push any) (Gate, error) {
 	if !ok {
 		return nil, chain.Mismatch[T](push)
 	}
-	g, err := shuffle.NewGate(j.Network, shuffle.GateConfig[T]{
-		Ctx: j.Ctx, Edge: j.Edge.Index, Consumer: j.Self.Index, Producers: j.Ends,
-		Job: j.Self.Job, JobEpoch: j.Self.JobEpoch, Region: j.Self.Region, RegionEpoch: j.Self.RegionEpoch, Attempt: j.Self.Attempt,
-		Codec: x.codec, Notify: j.Notify,
-	})
-	if err != nil {
-		return nil, err
+	if Blocking(j.Edge) {
+		return x.storedGate(j, p)
 	}
-	return &liveGate[T]{
-		g: g, push: p, cur: j.Runtime.Cursor, marks: mark.New(len(j.Ends)),
-		before: make([]int64, len(j.Ends)), ends: j.Ends, from: j.From,
-	}, nil
+	return x.liveGate(j, p)
 }

@@ -11,18 +11,6 @@ import (
 	"github.com/sluiceio/sluice/worker/task/mark"
 )
 
-// Gate is the reading end of one edge, erased.
-type Gate interface {
-	// Step handles at most limit records of one batch, or one event of a channel. ev is what the gate as a whole has to
-	// say because of it. idle: there was nothing.
-	Step(limit int) (records int, ev element.Event, idle bool, err error)
-	Position() string
-	// Received so far; its Records are the head's to count.
-	Received() chain.Received
-	// Close gives it up; nil: it has ended.
-	Close(err error)
-}
-
 // Input is one input of the operator at the head of a chain.
 type Input struct {
 	Gate Gate
@@ -194,20 +182,3 @@ func (h *Head) Close(err error) error {
 	}
 	return nil
 }
-
-// NoChannels is the gate of an input that nobody writes to here: nothing will come.
-func NoChannels() Gate { return &closedGate{} }
-
-type closedGate struct{ said bool }
-
-func (g *closedGate) Step(int) (int, element.Event, bool, error) {
-	if g.said {
-		return 0, element.Event{}, true, nil
-	}
-	g.said = true
-	return 0, element.Event{Kind: element.End, Time: element.MaxTime}, false, nil
-}
-
-func (g *closedGate) Position() string         { return "" }
-func (g *closedGate) Received() chain.Received { return chain.Received{} }
-func (g *closedGate) Close(error)              {}

@@ -1,10 +1,74 @@
 package edge
 
 import (
+	"fmt"
+
 	"github.com/sluiceio/sluice/flow/codec"
+	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task/chain"
+	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/layout"
 )
+
+// livePush is the push of a live edge.
+func (x *exchange[T]) livePush(w *shuffle.Writer[T], j Joint) chain.Push[T] {
+	ends := j.Live.Ends
+	if j.Edge.Partitioner == jobpb.Partitioner_PARTITIONER_CUSTOM { // it is asked even if there is one consumer: it may be wrong
+		return x.route(w, j)
+	}
+	if len(ends) == 1 { // whatever the partitioner, it leads there
+		return toFirst(w, j.Runtime)
+	}
+	switch j.Edge.Partitioner {
+	case jobpb.Partitioner_PARTITIONER_HASH:
+		return x.route(w, j)
+	case jobpb.Partitioner_PARTITIONER_BROADCAST:
+		if x.codec.Flat() {
+			return toAll(w, j.Runtime, len(ends))
+		}
+		return copiesToAll(w, j.Runtime, ends, x.codec)
+	case jobpb.Partitioner_PARTITIONER_REBALANCE, jobpb.Partitioner_PARTITIONER_RESCALE:
+		return inTurn(w, j.Runtime, len(ends), firstTurn(j, len(ends)))
+	}
+	return toFirst(w, j.Runtime) // forward and global
+}
+
+// firstTurn: producers start at different consumers, so that short inputs spread, too.
+func firstTurn(j Joint, consumers int) int { return int(j.Self.Index) % consumers }
+
+func toOwner[K comparable, T any](w *shuffle.Writer[T], j Joint, key func(T) K, hash func(K) uint64) chain.Push[T] {
+	rt, owner := j.Runtime, layout.Owners(len(j.Live.Ends), j.Runtime.MaxParallelism)
+	groups := len(owner)
+	return func(v T) {
+		to := owner[codec.KeyGroup(hash(key(v)), groups)]
+		if err := w.Add(int(to), v, rt.At); err != nil {
+			rt.Fail(err)
+		}
+	}
+}
+
+func toChosen[T any](w *shuffle.Writer[T], j Joint, route func(v T, consumers int) int) chain.Push[T] {
+	rt, consumers, id := j.Runtime, len(j.Live.Ends), j.To
+	return func(v T) {
+		to := route(v, consumers)
+		if uint(to) >= uint(consumers) {
+			rt.Fail(outOfRange(id, to, consumers))
+			return
+		}
+		if err := w.Add(to, v, rt.At); err != nil {
+			rt.Fail(err)
+		}
+	}
+}
+
+// outOfRange is the fault of a partitioner, which belongs to the operator behind the edge.
+func outOfRange(operator string, index, consumers int) error {
+	return &fault.Fault{
+		Kind: jobpb.FailureKind_FAILURE_USER, Code: fault.CodeRoute, Operator: operator,
+		Err: fmt.Errorf("the partitioner in front of %s returned consumer %d of %d: indices count from 0", operator, index, consumers),
+	}
+}
 
 func toFirst[T any](w *shuffle.Writer[T], rt *chain.Runtime) chain.Push[T] {
 	return func(v T) {

@@ -75,7 +75,7 @@ func (l *Layout) addEdge(e *jobpb.Edge, link func(Input) Link) error {
 	if l.Plan.Chains[e.ToChain].Operators[0] != e.ToOperator {
 		return errors.New("does not lead to the head of a chain")
 	}
-	if e.Exchange != jobpb.ExchangeKind_EXCHANGE_PIPELINED {
+	if e.Exchange != jobpb.ExchangeKind_EXCHANGE_PIPELINED && e.Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING {
 		return fmt.Errorf("%v: not known to this runtime", e.Exchange)
 	}
 	in := Input{e.ToOperator, e.Input}

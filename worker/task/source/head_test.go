@@ -66,10 +66,11 @@ func (r *numbersReader) Close() error                                           
 // heardOutlet notes the events that it gets.
 type heardOutlet struct{ heard []string }
 
-func (o *heardOutlet) Flush() error             { return nil }
-func (o *heardOutlet) Pending() bool            { return false }
-func (o *heardOutlet) Stats() chain.OutletStats { return chain.OutletStats{} }
-func (o *heardOutlet) Close(error) error        { return nil }
+func (o *heardOutlet) Flush() error                { return nil }
+func (o *heardOutlet) Pending() bool               { return false }
+func (o *heardOutlet) Stats() chain.OutletStats    { return chain.OutletStats{} }
+func (o *heardOutlet) Close(error) error           { return nil }
+func (o *heardOutlet) Partition() *jobpb.Partition { return nil }
 
 func (o *heardOutlet) Broadcast(ev element.Event) error {
 	o.heard = append(o.heard, fmt.Sprintf("event %d", ev.Kind))
