@@ -1265,10 +1265,13 @@ type Edge struct {
 	Partitioner  Partitioner            `protobuf:"varint,7,opt,name=partitioner,proto3,enum=sluice.job.Partitioner" json:"partitioner,omitempty"`
 	Exchange     ExchangeKind           `protobuf:"varint,8,opt,name=exchange,proto3,enum=sluice.job.ExchangeKind" json:"exchange,omitempty"` // never AUTO
 	Reason       string                 `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
-	// reproducible: if a producer runs again with the same input, each consumer gets exactly the records that it got before.
-	Reproducible  bool `protobuf:"varint,10,opt,name=reproducible,proto3" json:"reproducible,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// reproducible: if a producer runs again with the same input in the same order, each consumer gets exactly the records that
+	// it got before.
+	Reproducible   bool `protobuf:"varint,10,opt,name=reproducible,proto3" json:"reproducible,omitempty"`
+	Ordered        bool `protobuf:"varint,11,opt,name=ordered,proto3" json:"ordered,omitempty"`                                     // and gets them in the same order
+	OrderDependent bool `protobuf:"varint,12,opt,name=order_dependent,json=orderDependent,proto3" json:"order_dependent,omitempty"` // if a producer runs again with the same input in another order, a consumer may get other records
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Edge) Reset() {
@@ -1367,6 +1370,20 @@ func (x *Edge) GetReason() string {
 func (x *Edge) GetReproducible() bool {
 	if x != nil {
 		return x.Reproducible
+	}
+	return false
+}
+
+func (x *Edge) GetOrdered() bool {
+	if x != nil {
+		return x.Ordered
+	}
+	return false
+}
+
+func (x *Edge) GetOrderDependent() bool {
+	if x != nil {
+		return x.OrderDependent
 	}
 	return false
 }
@@ -3185,7 +3202,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x1c\n" +
 	"\toperators\x18\x02 \x03(\x05R\toperators\x12 \n" +
 	"\vparallelism\x18\x03 \x01(\x05R\vparallelism\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\"\xdf\x02\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"\xa2\x03\n" +
 	"\x04Edge\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12#\n" +
 	"\rfrom_operator\x18\x02 \x01(\x05R\ffromOperator\x12\x1f\n" +
@@ -3199,7 +3216,9 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\bexchange\x18\b \x01(\x0e2\x18.sluice.job.ExchangeKindR\bexchange\x12\x16\n" +
 	"\x06reason\x18\t \x01(\tR\x06reason\x12\"\n" +
 	"\freproducible\x18\n" +
-	" \x01(\bR\freproducible\"{\n" +
+	" \x01(\bR\freproducible\x12\x18\n" +
+	"\aordered\x18\v \x01(\bR\aordered\x12'\n" +
+	"\x0forder_dependent\x18\f \x01(\bR\x0eorderDependent\"{\n" +
 	"\x06Region\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x124\n" +
 	"\bsubtasks\x18\x02 \x03(\v2\x18.sluice.job.SubtaskRangeR\bsubtasks\x12\x1f\n" +
