@@ -51,6 +51,8 @@ type (
 	SourceHead = source.Source
 	// SourceOptions is how a pipeline reads a source.
 	SourceOptions[T any] = source.Options[T]
+	// PhasedEnumerator is an enumerator whose splits have phases.
+	PhasedEnumerator = source.Phased
 	// ErrorPolicy says what becomes of a record that cannot be processed.
 	ErrorPolicy = source.ErrorPolicy
 	// TimeOrigin says where the event time of a record comes from when there is no extractor.

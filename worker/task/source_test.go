@@ -445,6 +445,42 @@ func TestDiscoveredSplitsAreReportedInNumberedPieces(t *testing.T) {
 	}
 }
 
+// phased is a source whose second half of splits waits for the first.
+type phased struct{ counted[int] }
+
+func (p *phased) OpenEnumerator(ctx context.Context, n int, b []byte) (connector.Enumerator, error) {
+	e, err := p.counted.OpenEnumerator(ctx, n, b)
+	return phasedEnumerator{e}, err
+}
+
+type phasedEnumerator struct{ connector.Enumerator }
+
+func (phasedEnumerator) Phase(s connector.Split) int32 {
+	if s.ID < "2" {
+		return 0
+	}
+	return 1
+}
+
+func TestSplitsAreReportedWithTheirPhase(t *testing.T) {
+	src := &phased{*ints(40)}
+	src.splits = 4
+	j := newJob(t)
+	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
+	c := start(t, j)
+	var phases []int32
+	c.heard = func(d *taskpb.SplitsDiscovered) {
+		for _, s := range d.Splits {
+			phases = append(phases, s.Phase)
+		}
+	}
+	deploy(t, c, j.deployment(1, 1))
+	c.await(1)
+	if !slices.Equal(phases, []int32{0, 0, 1, 1}) {
+		t.Errorf("phases %v", phases)
+	}
+}
+
 func TestFailedDiscoveryFailsTheAttempt(t *testing.T) {
 	for message, next := range map[string]func(context.Context) ([]connector.Split, error){
 		"discover splits: test failure": func(context.Context) ([]connector.Split, error) { return nil, errTest },

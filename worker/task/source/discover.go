@@ -18,6 +18,12 @@ const (
 	maxSplitBytes       = 1 << 20
 )
 
+// Phased is a connector.Enumerator whose splits have phases, counted from 0: those of a phase are given out when all
+// splits of lower ones have been read to their end, by whichever reader.
+type Phased interface {
+	Phase(split connector.Split) int32
+}
+
 // Discovery is one enumerator of a source in one attempt.
 type Discovery struct {
 	Source      Source
@@ -53,7 +59,7 @@ func (d *Discovery) Run(ctx context.Context) (err error) {
 		if err != nil && !end {
 			return d.failed(err)
 		}
-		if err := d.send(splits, end); err != nil {
+		if err := d.send(splits, end, phaseOf(en)); err != nil {
 			return d.failed(err)
 		}
 		if end {
@@ -62,13 +68,20 @@ func (d *Discovery) Run(ctx context.Context) (err error) {
 	}
 }
 
+func phaseOf(en connector.Enumerator) func(connector.Split) int32 {
+	if p, ok := en.(Phased); ok {
+		return p.Phase
+	}
+	return func(connector.Split) int32 { return 0 }
+}
+
 func (d *Discovery) failed(err error) error {
 	return fault.Of(fmt.Errorf("discover splits: %w", err), fault.CodeSource, d.Operator)
 }
 
 // send reports splits in messages of bounded size. end goes with the last one. A split that cannot be stored is an
 // error of the connector.
-func (d *Discovery) send(splits []connector.Split, end bool) error {
+func (d *Discovery) send(splits []connector.Split, end bool, phase func(connector.Split) int32) error {
 	for len(splits) > 0 || end {
 		n, size := 0, 0
 		for n < len(splits) && n < MaxSplitsPerMessage && (n == 0 || size+len(splits[n].Data) <= maxSplitBytes) {
@@ -77,7 +90,7 @@ func (d *Discovery) send(splits []connector.Split, end bool) error {
 		}
 		m := &taskpb.SplitsDiscovered{Offset: int32(d.offset), End: end && n == len(splits)}
 		for _, s := range splits[:n] {
-			p := &jobpb.Split{Id: s.ID, Version: uint32(s.Version), Data: s.Data}
+			p := &jobpb.Split{Id: s.ID, Version: uint32(s.Version), Data: s.Data, Phase: phase(s)}
 			if err := p.Validate(); err != nil {
 				return err
 			}
