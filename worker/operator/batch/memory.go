@@ -74,6 +74,16 @@ func (m *Memory) FanOut(buffers int) (bitsOfHash uint) {
 	return uint(bits.Len64(uint64(n)) - 1)
 }
 
+// Needed is the number of partitions, as a power of two, of which each is a small part of the memory if all of them have
+// bytes: at most that of FanOut.
+func (m *Memory) Needed(buffers int, bytes int64) (bitsOfHash uint) {
+	most := m.FanOut(buffers)
+	if m.Limit() <= 0 {
+		return most
+	}
+	return min(most, uint(bits.Len64(uint64(bytes*16/m.Limit()))))
+}
+
 // Deeper counts a level of recursion, or a merge pass.
 func (m *Memory) Deeper(level int) {
 	m.rt.Counters.SpillDepth = max(m.rt.Counters.SpillDepth, int64(level))

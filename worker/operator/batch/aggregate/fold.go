@@ -69,6 +69,8 @@ type core[K comparable, In, Acc any] struct {
 	inSize  *spill.Sizer[In]
 	accSize *spill.Sizer[Acc]
 	grows   bool
+
+	record In // that is being written down
 }
 
 // saved is an accumulator on disk.

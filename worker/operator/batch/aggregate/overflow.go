@@ -58,7 +58,10 @@ func (p *pass[K, In, Acc]) grow(t *part[K, In, Acc], r *row[K, Acc], v In, at el
 }
 
 // extra is the size of a record beyond its type.
-func (p *pass[K, In, Acc]) extra(v In) int64 { return p.inSize.Extra(&v) }
+func (p *pass[K, In, Acc]) extra(v In) int64 {
+	p.record = v
+	return p.inSize.Extra(&p.record)
+}
 
 // measure looks at an accumulator.
 func (p *pass[K, In, Acc]) measure(t *part[K, In, Acc], r *row[K, Acc]) error {

@@ -94,11 +94,14 @@ func (p *pass[K, In, Acc]) add(v In, at element.Time) error {
 			return err
 		}
 	}
-	return t.write(v, at)
+	return p.write(t, v, at)
 }
 
-// write writes a record down. It takes it by value: a pointer to that of add would move each record to the heap.
-func (t *part[K, In, Acc]) write(v In, at element.Time) error { return t.records.Add(&v, at) }
+// write writes a record down. A pointer to the argument would move each record to the heap.
+func (p *pass[K, In, Acc]) write(t *part[K, In, Acc], v In, at element.Time) error {
+	p.record = v
+	return t.records.Add(&p.record, at)
+}
 
 // fold adds a record to the accumulator of its key.
 func (p *pass[K, In, Acc]) fold(r *row[K, Acc], v In, at element.Time) (grown int64) {
@@ -209,8 +212,9 @@ func (p *pass[K, In, Acc]) release(t *part[K, In, Acc]) {
 func each[T any](rt interface{ Stopped() error }, f *spill.File, c *codec.Codec[T], s spill.Stream, do func(v T, at element.Time) error) error {
 	r := spill.NewReader(f, c, s)
 	defer r.Close()
+	var v, zero T // one for all: it is on the heap, because decoding needs its address
 	for {
-		var v T
+		v = zero
 		at, ok, err := r.Next(&v)
 		if err != nil || !ok {
 			return err

@@ -24,6 +24,9 @@ type core[K comparable, B, P, Out any] struct {
 	buildSize  *spill.Sizer[B]
 	probeSize  *spill.Sizer[P]
 
+	b B // the record that is being written down
+	p P
+
 	emitted uint // pairs, for looking up from time to time whether the attempt has to stop
 }
 
@@ -60,7 +63,7 @@ func open[K comparable, B, P, Out any](rt *task.Runtime, s spec[K, B, P, Out], o
 		spec: s, rt: rt, mem: mem, hash: hash, emit: out,
 		buildCodec: b, probeCodec: p, buildSize: spill.SizerOf(b), probeSize: spill.SizerOf(p),
 	}
-	return &operator[K, B, P, Out]{core: c, top: newPass(c, 0), early: queue.New(mem, p, c.probeSize)}, nil
+	return &operator[K, B, P, Out]{core: c, top: newPass(c, 0, mem.FanOut(2), 0), early: queue.New(mem, p, c.probeSize)}, nil
 }
 
 func (o *operator[K, B, P, Out]) pushBuild(v B) {

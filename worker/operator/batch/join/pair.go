@@ -1,7 +1,10 @@
 package join
 
 import (
+	"unsafe"
+
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/operator/batch/slab"
 	"github.com/sluiceio/sluice/worker/spill"
 )
 
@@ -39,7 +42,9 @@ func (p *pass[K, B, P, Out]) sorts(s streams) bool {
 
 // next is a pass of a further level.
 func next[K comparable, B, P, Out any](c *core[K, B, P, Out], level int, bf *spill.File, b spill.Stream, pf *spill.File, s spill.Stream) error {
-	p := newPass(c, level)
+	// In memory a record takes about its row, its place in the index and twice its encoding.
+	bytes := b.Records*(int64(unsafe.Sizeof(row[B]{}))+slab.SlotBytes) + 2*b.Raw
+	p := newPass(c, level, c.mem.Needed(2, bytes), b.Records)
 	if err := each(c.rt, bf, c.buildCodec, b, p.build); err != nil {
 		return err
 	}

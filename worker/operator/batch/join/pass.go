@@ -55,8 +55,8 @@ const (
 	matched
 )
 
-func newPass[K comparable, B, P, Out any](c *core[K, B, P, Out], level int) *pass[K, B, P, Out] {
-	bits := c.mem.FanOut(2)
+// newPass makes a pass with 1<<bits partitions. expect is the number of build records, if it is known.
+func newPass[K comparable, B, P, Out any](c *core[K, B, P, Out], level int, bits uint, expect int64) *pass[K, B, P, Out] {
 	p := &pass[K, B, P, Out]{core: c, level: level, shift: 64 - bits, parts: make([]part[B, P], 1<<bits)}
 	p.own = int64(len(p.parts)) * int64(unsafe.Sizeof(part[B, P]{}))
 	c.mem.Force(p.own)
@@ -64,6 +64,7 @@ func newPass[K comparable, B, P, Out any](c *core[K, B, P, Out], level int) *pas
 	for i := range p.parts {
 		t := &p.parts[i]
 		t.rows, t.index = slab.Make[row[B]](shape, c.mem.Budget), slab.MakeIndex(c.mem.Budget)
+		t.rows.Expect(int(expect >> bits))
 	}
 	return p
 }
@@ -85,7 +86,7 @@ func (p *pass[K, B, P, Out]) keep(v B, at element.Time) (bool, error) {
 	t, hash := p.locate(p.buildKey(v))
 	if t.build != nil {
 		p.rows++
-		return true, t.writeBuild(v, at)
+		return true, p.writeBuild(t, v, at)
 	}
 	r := t.rows.Add()
 	if r == nil {
@@ -105,11 +106,16 @@ func (p *pass[K, B, P, Out]) keep(v B, at element.Time) (bool, error) {
 	return true, nil
 }
 
-// writeBuild and writeProbe write a record down. They take it by value: a pointer to that of their caller would move each
-// record to the heap.
-func (t *part[B, P]) writeBuild(v B, at element.Time) error { return t.build.Add(&v, at) }
+// writeBuild and writeProbe write a record down. A pointer to an argument would move each record to the heap.
+func (p *pass[K, B, P, Out]) writeBuild(t *part[B, P], v B, at element.Time) error {
+	p.b = v
+	return t.build.Add(&p.b, at)
+}
 
-func (t *part[B, P]) writeProbe(v P, at element.Time) error { return t.probe.Add(&v, at) }
+func (p *pass[K, B, P, Out]) writeProbe(t *part[B, P], v P, at element.Time) error {
+	p.p = v
+	return t.probe.Add(&p.p, at)
+}
 
 // build takes a build record and makes room for it.
 func (p *pass[K, B, P, Out]) build(v B, at element.Time) error {
@@ -216,7 +222,7 @@ func (p *pass[K, B, P, Out]) probe(v P, at element.Time) error {
 	k := p.probeKey(v)
 	t, hash := p.locate(k)
 	if t.probe != nil {
-		return t.writeProbe(v, at)
+		return p.writeProbe(t, v, at)
 	}
 	if t.index.Len() > 0 {
 		for w, i, ok := t.index.Find(hash); ok; w, i, ok = t.index.Next(w, hash) {
@@ -308,8 +314,9 @@ func (p *pass[K, B, P, Out]) lonely(t *part[B, P]) error {
 func each[T any](rt interface{ Stopped() error }, f *spill.File, c *codec.Codec[T], s spill.Stream, do func(v T, at element.Time) error) error {
 	r := spill.NewReader(f, c, s)
 	defer r.Close()
+	var v, zero T // one for all: it is on the heap, because decoding needs its address
 	for {
-		var v T
+		v = zero
 		at, ok, err := r.Next(&v)
 		if err != nil || !ok {
 			return err

@@ -19,6 +19,8 @@ type Queue[T any] struct {
 	// Once something lies on disk, everything that follows goes there: so the order is kept.
 	file *spill.File
 	w    *spill.Writer[T]
+
+	record T // that is being written down, or handed over
 }
 
 type entry[T any] struct {
@@ -59,7 +61,11 @@ func (q *Queue[T]) keep(v T, at element.Time) bool {
 	return true
 }
 
-func (q *Queue[T]) write(v T, at element.Time) error { return q.w.Add(&v, at) }
+// write writes a record down. A pointer to the argument would move each record to the heap.
+func (q *Queue[T]) write(v T, at element.Time) error {
+	q.record = v
+	return q.w.Add(&q.record, at)
+}
 
 // Spill moves what is in memory to disk. It does nothing if nothing is in memory.
 func (q *Queue[T]) Spill() error {
@@ -112,16 +118,17 @@ func (q *Queue[T]) Drain(f func(v T, at element.Time) error) error {
 	}
 	r := spill.NewReader(q.file, q.codec, s)
 	defer r.Close()
+	var zero T
 	for {
-		var v T
-		at, ok, err := r.Next(&v)
+		q.record = zero
+		at, ok, err := r.Next(&q.record)
 		if err != nil {
 			return err
 		}
 		if !ok {
 			break
 		}
-		if err := f(v, at); err != nil {
+		if err := f(q.record, at); err != nil {
 			return err
 		}
 	}

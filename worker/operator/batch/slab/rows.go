@@ -43,11 +43,15 @@ type Rows[R any] struct {
 	chunks [][]R
 	n      int
 	room   int // rows that fit into the chunks
+	expect int // rows that are likely to come
 	taken  int64
 }
 
 // Make makes an empty list.
 func Make[R any](s Shape, b *spill.Budget) Rows[R] { return Rows[R]{shape: s, budget: b} }
+
+// Expect says how many rows are likely to come, so that the first chunk need not grow.
+func (r *Rows[R]) Expect(n int) { r.expect = n }
 
 // headers is the size of the reference to a chunk.
 const headers = int64(unsafe.Sizeof([]byte{}))
@@ -82,7 +86,7 @@ func (r *Rows[R]) grow(take func(*spill.Budget, int64) bool) bool {
 	if r.n >= whole || r.n == 0 {
 		size := whole
 		if r.n == 0 {
-			size = min(whole, first)
+			size = min(whole, max(first, r.expect))
 		}
 		bytes := int64(size)*r.shape.row + headers
 		if !take(r.budget, bytes) {

@@ -152,10 +152,12 @@ func (m *Merge[K, T]) Next(v *T) (at element.Time, ok bool, err error) {
 	}
 	w := m.tree[0]
 	h := &m.heads[w]
-	if at = h.at; !h.large {
-		*v = h.val
-	} else if err := h.r.Again(v); err != nil {
-		return 0, false, err
+	at = h.at
+	*v = h.val // zero if it is large
+	if h.large {
+		if err := h.r.Again(v); err != nil {
+			return 0, false, err
+		}
 	}
 	if err := m.advance(h); err != nil {
 		return 0, false, err
@@ -260,8 +262,8 @@ func (s *Sorter[K, T]) join(i, n int) (err error) {
 	defer m.Close()
 	w := spill.NewWriter(s.file, s.cfg.Codec)
 	defer w.Discard()
+	var v T
 	for {
-		var v T
 		at, ok, err := m.Next(&v)
 		if err != nil {
 			return err

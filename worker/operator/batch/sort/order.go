@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"math"
 	"reflect"
-	"slices"
 )
 
 // Order is a total order of keys.
@@ -15,6 +14,11 @@ type Order[K any] struct {
 	Prefix func(K) uint64
 	// Exact says that keys with equal prefixes are equal.
 	Exact bool
+
+	// further is the prefix of what follows the first depth pieces of a key; nil: there is only Prefix. whole says of such a
+	// prefix that nothing follows it: keys that were equal up to it are equal.
+	further func(k K, depth int) uint64
+	whole   func(prefix uint64) bool
 }
 
 func (o *Order[K]) prefix(k K) uint64 {
@@ -27,31 +31,42 @@ func (o *Order[K]) prefix(k K) uint64 {
 // Ascending is the natural order of K; NaN comes before every other number.
 func Ascending[K cmp.Ordered]() Order[K] {
 	o := Order[K]{Compare: cmp.Compare[K]}
-	o.Prefix, o.Exact = prefixOf[K]()
+	if reflect.TypeFor[K]().Kind() == reflect.String {
+		o.Prefix = func(k K) uint64 { return piece(*as[string](&k), 0) }
+		o.further = func(k K, depth int) uint64 { return piece(*as[string](&k), depth) }
+		o.whole = func(p uint64) bool { return p&0xff < more }
+		return o
+	}
+	o.Prefix, o.Exact = numberPrefix[K](), true
 	return o
 }
 
 // Descending is the reverse of Ascending.
 func Descending[K cmp.Ordered]() Order[K] {
-	o := Order[K]{Compare: func(a, b K) int { return cmp.Compare(b, a) }}
-	up, exact := prefixOf[K]()
-	o.Prefix, o.Exact = func(k K) uint64 { return ^up(k) }, exact
+	up := Ascending[K]()
+	o := Order[K]{
+		Compare: func(a, b K) int { return cmp.Compare(b, a) },
+		Prefix:  func(k K) uint64 { return ^up.Prefix(k) },
+		Exact:   up.Exact,
+	}
+	if up.further != nil {
+		o.further = func(k K, depth int) uint64 { return ^up.further(k, depth) }
+		o.whole = func(p uint64) bool { return up.whole(^p) }
+	}
 	return o
 }
 
-// prefixOf maps keys to numbers in their order.
-func prefixOf[K cmp.Ordered]() (prefix func(K) uint64, exact bool) {
+// numberPrefix maps numbers to unsigned ones in their order.
+func numberPrefix[K cmp.Ordered]() func(K) uint64 {
 	switch t := reflect.TypeFor[K](); t.Kind() {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return intPrefix[K](t), true
+		return intPrefix[K](t)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		return uintPrefix[K](t), true
+		return uintPrefix[K](t)
 	case reflect.Float32:
-		return func(k K) uint64 { return floatPrefix(float64(*as[float32](&k))) }, true
-	case reflect.Float64:
-		return func(k K) uint64 { return floatPrefix(*as[float64](&k)) }, true
+		return func(k K) uint64 { return floatPrefix(float64(*as[float32](&k))) }
 	}
-	return func(k K) uint64 { return stringPrefix(*as[string](&k)) }, false
+	return func(k K) uint64 { return floatPrefix(*as[float64](&k)) }
 }
 
 func intPrefix[K cmp.Ordered](t reflect.Type) func(K) uint64 {
@@ -92,24 +107,21 @@ func floatPrefix(f float64) uint64 {
 	return b | sign
 }
 
-// stringPrefix is the first eight bytes. A shorter string is filled up with zeros, so that equal prefixes decide nothing.
-func stringPrefix(s string) uint64 {
-	var b [8]byte
-	copy(b[:], s)
-	return binary.BigEndian.Uint64(b[:])
-}
+// pieceLen is the number of bytes of a string in a piece of it, more what a piece ends in if the string goes on.
+const (
+	pieceLen = 7
+	more     = pieceLen + 1
+)
 
-// sortItems sorts by prefix, then by ties (nil: none), then by row: a stable order.
-func sortItems(items []item, ties func(a, b uint32) int) {
-	slices.SortFunc(items, func(a, b item) int {
-		if a.prefix != b.prefix {
-			return cmp.Compare(a.prefix, b.prefix)
-		}
-		if ties != nil {
-			if c := ties(a.row, b.row); c != 0 {
-				return c
-			}
-		}
-		return cmp.Compare(a.row, b.row)
-	})
+// piece is seven bytes of a string, filled up with zeros, and how many there are from there to its end: so a string that ends
+// comes before one that goes on with zeros.
+func piece(s string, depth int) uint64 {
+	if s = s[min(len(s), depth*pieceLen):]; len(s) >= 8 {
+		return uint64(s[0])<<56 | uint64(s[1])<<48 | uint64(s[2])<<40 | uint64(s[3])<<32 |
+			uint64(s[4])<<24 | uint64(s[5])<<16 | uint64(s[6])<<8 | more
+	}
+	var b [8]byte
+	copy(b[:pieceLen], s)
+	b[pieceLen] = byte(len(s))
+	return binary.BigEndian.Uint64(b[:])
 }

@@ -2,6 +2,7 @@ package sort
 
 import (
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/sluiceio/sluice/flow/codec"
@@ -50,7 +51,8 @@ type item struct {
 	row    uint32
 }
 
-const itemBytes = int64(unsafe.Sizeof(item{}))
+// itemBytes is what a row needs to be sorted: its item, and as much again.
+const itemBytes = 2 * int64(unsafe.Sizeof(item{}))
 
 // bar is a key that Most records come before or at.
 type bar[K any] struct {
@@ -160,23 +162,55 @@ func (s *Sorter[K, T]) raise(items []item) {
 
 // order sorts the rows in memory.
 func (s *Sorter[K, T]) order() []item {
-	items := make([]item, 0, s.rows.Len())
+	n := s.rows.Len()
+	items := make([]item, 0, n)
 	for chunk := range s.rows.Chunks {
 		for i := range chunk {
 			items = append(items, item{s.cfg.Order.prefix(s.cfg.Key(chunk[i].val)), uint32(len(items))})
 		}
 	}
-	sortItems(items, s.ties())
+	s.settle(items, make([]item, n), 0)
 	return items
 }
 
-// ties compares rows whose prefixes are equal; nil: there is nothing more to compare than their arrival.
-func (s *Sorter[K, T]) ties() func(a, b uint32) int {
-	if s.cfg.Order.Exact {
-		return nil
+// settle sorts items whose keys are equal up to depth. They come in the order of arrival, and so do those that stay equal.
+func (s *Sorter[K, T]) settle(items, spare []item, depth int) {
+	o := &s.cfg.Order
+	radix(items, spare)
+	if o.Exact {
+		return
 	}
-	return func(a, b uint32) int {
-		return s.cfg.Order.Compare(s.cfg.Key(s.rows.At(a).val), s.cfg.Key(s.rows.At(b).val))
+	for len(items) > 1 {
+		n := 1
+		for n < len(items) && items[n].prefix == items[0].prefix {
+			n++
+		}
+		if n > 1 && (o.whole == nil || !o.whole(items[0].prefix)) {
+			s.tied(items[:n], spare, depth+1)
+		}
+		items = items[n:]
+	}
+}
+
+// maxDepth bounds how many pieces of their keys are looked at one by one.
+const maxDepth = 8
+
+// tied sorts items whose prefixes do not tell them apart.
+func (s *Sorter[K, T]) tied(items, spare []item, depth int) {
+	o := &s.cfg.Order
+	if o.further == nil || depth > maxDepth || len(items) < fewItems {
+		slices.SortStableFunc(items, func(a, b item) int {
+			return o.Compare(s.cfg.Key(s.rows.At(a.row).val), s.cfg.Key(s.rows.At(b.row).val))
+		})
+		return
+	}
+	first := items[0].prefix
+	for i := range items {
+		items[i].prefix = o.further(s.cfg.Key(s.rows.At(items[i].row).val), depth)
+	}
+	s.settle(items, spare, depth)
+	for i := range items { // whoever compares them with others wants the first piece
+		items[i].prefix = first
 	}
 }
 

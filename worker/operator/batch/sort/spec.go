@@ -75,8 +75,8 @@ func (o *sorted[K, T]) emit() error {
 		return err
 	}
 	defer m.Close()
+	var v T
 	for {
-		var v T
 		at, ok, err := m.Next(&v)
 		if err != nil {
 			return err
