@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/sluiceio/sluice/flow/graph"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -119,55 +118,4 @@ func draw(job string, restarts int32) float64 {
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	h ^= h >> 33
 	return float64(h>>11) / (1 << 53)
-}
-
-// RestartSet finds the regions that restart with the failed ones: everything downstream that has read what will be
-// produced again.
-func RestartSet(p *jobpb.Plan, failed []int32) []int32 {
-	of := regionsOf(p)
-	in := make([]bool, len(p.Regions))
-	for _, f := range failed {
-		in[f] = true
-	}
-	var set []int32
-	for i, r := range p.Regions { // regions read from lower ones only
-		for _, e := range r.InputEdges {
-			for _, s := range r.Subtasks {
-				in[i] = in[i] || s.Chain == p.Edges[e].ToChain && anyProducer(p, p.Edges[e], s, func(producer int32) bool { return in[of[p.Edges[e].FromChain][producer]] })
-			}
-		}
-		if in[i] {
-			set = append(set, int32(i))
-		}
-	}
-	return set
-}
-
-// regionsOf is the region of every subtask, by chain and index.
-func regionsOf(p *jobpb.Plan) [][]int32 {
-	of := make([][]int32, len(p.Chains))
-	for i, c := range p.Chains {
-		of[i] = make([]int32, c.Parallelism)
-	}
-	for _, r := range p.Regions {
-		for _, s := range r.Subtasks {
-			for k := range s.Count {
-				of[s.Chain][s.First+k] = r.Index
-			}
-		}
-	}
-	return of
-}
-
-// anyProducer reports whether f holds for some producer that a range of consumers reads from.
-func anyProducer(p *jobpb.Plan, e *jobpb.Edge, s *jobpb.SubtaskRange, f func(producer int32) bool) bool {
-	for j := s.First; j < s.First+s.Count; j++ {
-		lo, n := graph.Producers(e.Partitioner, p.Chains[e.FromChain].Parallelism, p.Chains[e.ToChain].Parallelism, j)
-		for i := lo; i < lo+n; i++ {
-			if f(i) {
-				return true
-			}
-		}
-	}
-	return false
 }

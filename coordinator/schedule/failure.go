@@ -59,10 +59,12 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 		at = now + d.Delay.Microseconds()
 	}
 	l.steerClear(j, s, cause)
-	set := recovery.RestartSet(facts.Plan(), slices.Sorted(maps.Keys(s.broken)))
-	set = slices.DeleteFunc(set, func(r int32) bool { return slices.Contains(s.pending, r) })
+	set := recovery.RestartSet(facts, slices.Sorted(maps.Keys(s.broken)), func(t *jobpb.Subtask, _ *jobpb.Partition) bool {
+		w := l.v.Worker(t.Worker)
+		return w == nil || w.Health != commandpb.WorkerHealth_WORKER_ALIVE
+	})
 	return l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_RestartRegions{RestartRegions: &commandpb.RestartRegions{
-		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set), Cause: cause, RestartAtUs: at,
+		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set.Regions), Cause: cause, RestartAtUs: at, Lost: set.Lost,
 	}}}, &flight{done: func(state.Result) { j.settle = time.Time{} }})
 }
 

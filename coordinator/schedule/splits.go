@@ -75,13 +75,16 @@ func (l *Leader) splits(j *job, facts *state.Job, src *state.Source) {
 	for _, index := range slices.Sorted(maps.Keys(s.requests)) {
 		q := s.requests[index]
 		t := facts.Subtask(src.Chain(), index)
-		if t.Attempt != q.attempt || src.RegionEpoch() != q.epoch || !acts(t.State) {
+		if t.Attempt != q.attempt || facts.Region(t.Region).Epoch != q.epoch || !acts(t.State) {
 			delete(s.requests, index)
 			continue
 		}
 		if l.answer(j, src, index, q) {
 			delete(s.requests, index)
 			continue
+		}
+		if src.Bounded() && !src.Complete() {
+			continue // they are given away when all are known
 		}
 		for range share(facts, src, index, src.Len()-next) {
 			assign = append(assign, &jobpb.SplitAssignment{Subtask: index, Attempt: t.Attempt, Split: int32(next)})
@@ -113,7 +116,7 @@ func (l *Leader) answer(j *job, src *state.Source, index int32, q request) bool 
 	}
 	m := &taskpb.AssignSplits{
 		Job: j.id, Process: q.process, Operator: src.Operator(), Chain: src.Chain(), Index: index, Attempt: q.attempt,
-		RegionEpoch: src.RegionEpoch(), Offset: int32(q.have), End: end,
+		RegionEpoch: q.epoch, Offset: int32(q.have), End: end,
 	}
 	for _, i := range mine[q.have:] {
 		m.Splits = append(m.Splits, src.Split(int(i)))

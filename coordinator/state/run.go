@@ -2,7 +2,7 @@ package state
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -31,8 +31,17 @@ func (e *jobEdit) schedule(c *commandpb.ScheduleRegions) Result {
 	if h.Message, h.RestartAtUs = "", 0; h.StartedUs == 0 {
 		h.StartedUs = e.t.now
 	}
-	e.event("job-running", fmt.Sprintf("%d regions, %d subtasks", len(c.Regions), len(c.Assignments)))
+	e.tellScheduled(c)
 	return applied(h.Id)
+}
+
+// tellScheduled notes which regions were given attempts.
+func (e *jobEdit) tellScheduled(c *commandpb.ScheduleRegions) {
+	regions := make([]int32, len(c.Regions))
+	for i, r := range c.Regions {
+		regions[i] = r.Region
+	}
+	e.event("job-running", fmt.Sprintf("%d regions, %d subtasks: %s", len(c.Regions), len(c.Assignments), e.j.plan.SubtaskNames(regions)))
 }
 
 // granting is one ScheduleRegions at work.
@@ -74,7 +83,7 @@ func (g *granting) check(c *commandpb.ScheduleRegions) Result {
 func (g *granting) checkAssignment(a *commandpb.Assignment) Result {
 	e := g.e
 	pos, ok := e.j.Position(a.Chain, a.Index)
-	if !ok || g.taken[pos] || !g.in[e.j.plan.region[pos]] {
+	if !ok || g.taken[pos] || !g.in[e.j.plan.Of(pos)] {
 		return refused(CodeMalformed, "subtask %d[%d] does not exist, is assigned twice or is in another region", a.Chain, a.Index)
 	}
 	g.taken[pos] = true
@@ -151,7 +160,8 @@ func (g *granting) perform(c *commandpb.ScheduleRegions) {
 		n := copySubtask(e.subtasks.at(pos))
 		n.Attempt++
 		n.Worker, n.Incarnation, n.Process = a.Worker, a.Incarnation, process[a.Worker]
-		n.State, n.StartedUs, n.EndedUs, n.Counters = jobpb.SubtaskState_SUBTASK_SCHEDULED, 0, 0, nil
+		n.State, n.StartedUs, n.EndedUs = jobpb.SubtaskState_SUBTASK_SCHEDULED, 0, 0
+		forget(n)
 		e.replace(pos, n)
 	}
 	for _, r := range c.Regions {
@@ -194,7 +204,7 @@ func (e *jobEdit) update(c *commandpb.UpdateSubtasks) Result {
 			dropped++
 			continue
 		}
-		touched[e.j.plan.region[int(e.j.plan.first[u.Chain]+u.Index)]] = true
+		touched[e.j.plan.Of(int(e.j.plan.First(u.Chain)+u.Index))] = true
 	}
 	if len(touched) == 0 {
 		return e.stale("all %d reports are of attempts that are over", dropped)
@@ -204,6 +214,7 @@ func (e *jobEdit) update(c *commandpb.UpdateSubtasks) Result {
 			e.settleRegion(i)
 		}
 	}
+	e.tellLost()
 	if e.in(jobpb.JobStatus_JOB_RUNNING) && int(e.j.counts[jobpb.SubtaskState_SUBTASK_FINISHED]) == e.subtasks.v.len() {
 		e.become(jobpb.JobStatus_JOB_FINISHING)
 		e.event("job-finishing", fmt.Sprintf("%d parts of output to commit", len(e.j.output)))
@@ -232,12 +243,7 @@ func (e *jobEdit) updateOne(u *taskpb.SubtaskUpdate) bool {
 	n := copySubtask(s)
 	switch u.State {
 	case jobpb.SubtaskState_SUBTASK_RUNNING:
-		if fenced || s.State == u.State {
-			return false
-		}
-		n.State, n.StartedUs = u.State, e.t.now
-		e.replace(pos, n)
-		return true
+		return !fenced && e.progress(pos, s, u)
 	case jobpb.SubtaskState_SUBTASK_FINISHED, jobpb.SubtaskState_SUBTASK_FAILED, jobpb.SubtaskState_SUBTASK_CANCELLED:
 		n.State, n.EndedUs, n.Counters = u.State, e.t.now, u.Counters
 	default:
@@ -248,9 +254,14 @@ func (e *jobEdit) updateOne(u *taskpb.SubtaskUpdate) bool {
 	case fenced:
 		n.State = jobpb.SubtaskState_SUBTASK_CANCELLED // whatever it says of itself, its work is void
 	case u.State == jobpb.SubtaskState_SUBTASK_FINISHED:
-		if failure = e.takeOutput(u); failure != nil {
-			n.State = jobpb.SubtaskState_SUBTASK_FAILED
+		if n.Partitions, failure = e.takePartitions(u); failure == nil {
+			failure = e.takeOutput(u)
 		}
+		if failure != nil {
+			n.State, n.Partitions = jobpb.SubtaskState_SUBTASK_FAILED, nil
+		}
+	case u.State == jobpb.SubtaskState_SUBTASK_FAILED:
+		e.lose(e.readBy(u.Chain, u.Failure.GetLost()))
 	}
 	e.replace(pos, n)
 	if n.State == jobpb.SubtaskState_SUBTASK_FAILED && !ending {
@@ -262,12 +273,27 @@ func (e *jobEdit) updateOne(u *taskpb.SubtaskUpdate) bool {
 	return true
 }
 
+// progress takes what a running attempt has come to. It reports whether that is news.
+func (e *jobEdit) progress(pos int, s *jobpb.Subtask, u *taskpb.SubtaskUpdate) bool {
+	if s.State == u.State && (s.Produced || !u.Produced) && (s.Loaded || !u.Loaded) {
+		return false
+	}
+	n := copySubtask(s)
+	n.Produced, n.Loaded = s.Produced || u.Produced, s.Loaded || u.Loaded
+	if s.State != u.State {
+		n.State, n.StartedUs = u.State, e.t.now
+	}
+	e.replace(pos, n)
+	return true
+}
+
 // describe fills in what the reporter of a failure left out.
 func describe(f *jobpb.Failure, s *jobpb.Subtask, now int64) *jobpb.Failure {
 	n := &jobpb.Failure{Kind: jobpb.FailureKind_FAILURE_LOSS, Code: CodeNoReason, Message: "the attempt ended without a reason"}
 	if f != nil {
 		n = &jobpb.Failure{
 			Code: f.Code, Message: f.Message, Operator: f.Operator, Position: f.Position, Stack: f.Stack, TimeUs: f.TimeUs, Kind: f.Kind,
+			Lost: f.Lost[:min(len(f.Lost), maxLostTold)],
 		}
 	}
 	if n.Kind == jobpb.FailureKind_FAILURE_UNSPECIFIED {
@@ -308,7 +334,7 @@ func (e *jobEdit) takeOutput(u *taskpb.SubtaskUpdate) *jobpb.Failure {
 
 // isSink reports whether a chain holds the operator with this id.
 func (e *jobEdit) isSink(chain int32, id string) bool {
-	p := e.j.plan.plan
+	p := e.j.Plan()
 	for _, o := range p.Chains[chain].Operators {
 		if p.Graph.Operators[o].Id == id {
 			return true
@@ -368,21 +394,30 @@ func (e *jobEdit) restart(c *commandpb.RestartRegions) Result {
 	for _, r := range c.Regions {
 		e.setRegion(int(r.Region), jobpb.RegionStatus_REGION_RESTARTING, r.Epoch+1)
 	}
-	e.resetSubtasks(in)
+	e.lose(c.Lost)
+	e.tellLost()
+	again := e.resetSubtasks(in)
 	e.countRestart(c)
-	e.event("region-restarted", restartText(c))
+	e.tellRestart(c, again)
 	return applied(h.Id)
 }
 
-// resetSubtasks takes back what the attempts of restarting regions achieved. Those that may still act keep their state
-// until they report their end or their worker is lost.
-func (e *jobEdit) resetSubtasks(in []bool) {
+// resetSubtasks takes back what the attempts of restarting regions achieved, their stored results included, and counts
+// them. Those that may still act keep their state until they report their end or their worker is lost.
+func (e *jobEdit) resetSubtasks(in []bool) (attempts int) {
 	for pos, s := range e.subtasks.v.all() {
-		if !in[s.Region] || active(s.State) || s.State == jobpb.SubtaskState_SUBTASK_CREATED {
+		if !in[s.Region] || s.State == jobpb.SubtaskState_SUBTASK_CREATED {
+			continue
+		}
+		attempts++
+		if active(s.State) && !s.Produced && !s.Loaded {
 			continue
 		}
 		n := copySubtask(s)
-		n.State, n.Counters = jobpb.SubtaskState_SUBTASK_CREATED, nil
+		forget(n)
+		if !active(s.State) {
+			n.State = jobpb.SubtaskState_SUBTASK_CREATED
+		}
 		e.replace(pos, n)
 	}
 	for _, s := range e.j.sources {
@@ -392,12 +427,18 @@ func (e *jobEdit) resetSubtasks(in []bool) {
 	}
 	p := e.j.plan
 	chain := map[string]int32{}
-	for _, c := range p.plan.Chains {
+	for _, c := range p.Plan().Chains {
 		for _, o := range c.Operators {
-			chain[p.plan.Graph.Operators[o].Id] = c.Index
+			chain[p.Plan().Graph.Operators[o].Id] = c.Index
 		}
 	}
-	e.dropOutput(func(c *jobpb.Committable) bool { return in[p.region[p.first[chain[c.Sink]]+c.Subtask]] })
+	e.dropOutput(func(c *jobpb.Committable) bool { return in[p.Of(int(p.First(chain[c.Sink])+c.Subtask))] })
+	return attempts
+}
+
+// forget takes back what an attempt has come to.
+func forget(s *jobpb.Subtask) {
+	s.Counters, s.Partitions, s.Produced, s.Loaded = nil, nil, false, false
 }
 
 func (e *jobEdit) countRestart(c *commandpb.RestartRegions) {
@@ -414,81 +455,17 @@ func (e *jobEdit) countRestart(c *commandpb.RestartRegions) {
 	e.t.note(changeRestart, r)
 }
 
-func restartText(c *commandpb.RestartRegions) string {
+func (e *jobEdit) tellRestart(c *commandpb.RestartRegions, again int) {
 	s := fmt.Sprintf("region %d", c.Regions[0].Region)
 	if n := len(c.Regions); n > 1 {
 		s = fmt.Sprintf("%d regions", n)
 	}
-	return s + ": " + c.Cause.Code + ": " + firstLine(c.Cause.Message)
-}
-
-func (e *jobEdit) addSplits(c *commandpb.AddSplits) Result {
-	s, r := e.openSource(c.JobEpoch, c.Operator, c.RegionEpoch)
-	if s == nil {
-		return r
+	regions := make([]int32, len(c.Regions))
+	for i, r := range c.Regions {
+		regions[i] = r.Region
 	}
-	if s.complete || int(c.Offset) != s.splits.len() {
-		return e.stale("source %d has %d splits already, complete: %t", c.Operator, s.splits.len(), s.complete)
-	}
-	n := *s
-	edit := n.splits.edit()
-	for _, x := range c.Splits {
-		edit.push(x)
-		n.bytes += len(x.Data) + len(x.Id)
-		e.t.note(changeSplit, x)
-	}
-	n.splits, n.complete = edit.v, c.End
-	if n.splits.len() > MaxSplits || n.bytes > MaxSourceBytes {
-		return Result{Status: Refused, Code: CodeFull, Job: e.j.ID(), Message: fmt.Sprintf("source %d: %d splits with %d bytes; at most %d with %d MiB can be kept",
-			c.Operator, n.splits.len(), n.bytes, MaxSplits, MaxSourceBytes>>20)}
-	}
-	e.setSource(&n)
-	return applied(e.j.ID())
-}
-
-func (e *jobEdit) assignSplits(c *commandpb.AssignSplits) Result {
-	s, r := e.openSource(c.JobEpoch, c.Operator, c.RegionEpoch)
-	if s == nil {
-		return r
-	}
-	n, dropped := *s, 0
-	owners, of := n.owners.edit(), n.of.edit()
-	for _, a := range c.Assignments {
-		t := e.j.Subtask(s.chain, a.Subtask)
-		if t == nil || t.Attempt != a.Attempt || !active(t.State) || int(a.Split) != owners.v.len() || int(a.Split) >= s.splits.len() {
-			dropped++
-			continue
-		}
-		owners.push(a)
-		mine := of.at(int(a.Subtask))
-		of.set(int(a.Subtask), append(mine[:len(mine):len(mine)], a.Split))
-		e.t.note(changeAssignment, a)
-	}
-	if dropped == len(c.Assignments) {
-		return e.stale("none of the %d splits is free, or the attempts are over", dropped)
-	}
-	n.owners, n.of = owners.v, of.v
-	e.setSource(&n)
-	res := applied(e.j.ID())
-	res.Dropped = dropped
-	return res
-}
-
-// openSource is the source, if its region runs in the given epoch.
-func (e *jobEdit) openSource(epoch uint64, operator int32, regionEpoch uint64) (*Source, Result) {
-	if !e.in(jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING) {
-		return nil, e.wrongStatus()
-	}
-	if epoch != e.j.head.Epoch {
-		return nil, e.stale("job epoch is %d", e.j.head.Epoch)
-	}
-	s := e.j.Source(operator)
-	if s == nil {
-		return nil, refused(CodeMalformed, "job %s has no source %d", e.j.ID(), operator)
-	}
-	r := e.regions.at(int(s.region)).state
-	if r.Epoch != regionEpoch || r.Status != jobpb.RegionStatus_REGION_SCHEDULED && r.Status != jobpb.RegionStatus_REGION_RUNNING {
-		return nil, e.stale("region %d is %s in epoch %d", s.region, strings.TrimPrefix(r.Status.String(), "REGION_"), r.Epoch)
-	}
-	return s, Result{}
+	e.t.event(&jobpb.Event{
+		Kind: "region-restarted", Job: e.j.ID(), Epoch: e.j.head.Epoch, Region: slices.Min(regions), Subtasks: int32(again),
+		Message: s + ": " + c.Cause.Code + ": " + firstLine(c.Cause.Message) + "; again: " + e.j.plan.SubtaskNames(regions),
+	})
 }

@@ -309,6 +309,8 @@ func (t *tx) dispatchJob(c *commandpb.Command) Result {
 		return t.edit(b.EndJob.GetJob(), func(e *jobEdit) Result { return e.end(b.EndJob) })
 	case *commandpb.Command_AddSplits:
 		return t.edit(b.AddSplits.GetJob(), func(e *jobEdit) Result { return e.addSplits(b.AddSplits) })
+	case *commandpb.Command_ReleasePartitions:
+		return t.edit(b.ReleasePartitions.GetJob(), func(e *jobEdit) Result { return e.releasePartitions(b.ReleasePartitions) })
 	case *commandpb.Command_AssignSplits:
 		return t.edit(b.AssignSplits.GetJob(), func(e *jobEdit) Result { return e.assignSplits(b.AssignSplits) })
 	}

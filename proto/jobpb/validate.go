@@ -18,6 +18,8 @@ const (
 	MaxSubtasks    = 100_000 // subtasks of a plan
 	MaxSplitBytes  = 65536   // data of one split
 	MaxCommittable = 65536   // data of one committable
+	MaxLost        = 4096    // stored results that one failure names
+	DigestBytes    = 32      // of the digest of a stored result, a SHA-256
 )
 
 // Validate checks what a client sent. It does not know which settings exist.
@@ -338,6 +340,24 @@ func (c *Committable) Validate() error {
 	return checkText("committable.sink", c.Sink, MaxName)
 }
 
+// Validate checks what is said of a stored result.
+func (p *Partition) Validate() error {
+	switch {
+	case p == nil:
+		return errors.New("partition: missing")
+	case p.Edge < 0 || p.Bytes < 0 || p.Records < 0:
+		return fmt.Errorf("partition of edge %d: %d bytes, %d records: must not be negative", p.Edge, p.Bytes, p.Records)
+	case p.Attempt == 0:
+		return fmt.Errorf("partition of edge %d: attempts count from 1", p.Edge)
+	case len(p.Digest) != DigestBytes:
+		return fmt.Errorf("partition of edge %d: digest of %d bytes, not %d", p.Edge, len(p.Digest), DigestBytes)
+	}
+	if _, known := PartitionState_name[int32(p.State)]; !known || p.State == PartitionState_PARTITION_UNSPECIFIED {
+		return fmt.Errorf("partition of edge %d: state %d", p.Edge, p.State)
+	}
+	return nil
+}
+
 // Bounded is f with every text cut to its bound and made UTF-8, so that whatever a process says of its failure can be
 // stored. It is f itself if nothing had to be cut.
 func (f *Failure) Bounded() *Failure {
@@ -345,14 +365,14 @@ func (f *Failure) Bounded() *Failure {
 		return nil
 	}
 	fits := func(s string, most int) bool { return len(s) <= most && utf8.ValidString(s) }
-	if fits(f.Code, MaxName) && fits(f.Message, MaxText) && fits(f.Operator, MaxName) && fits(f.Worker, MaxName) &&
+	if len(f.Lost) <= MaxLost && fits(f.Code, MaxName) && fits(f.Message, MaxText) && fits(f.Operator, MaxName) && fits(f.Worker, MaxName) &&
 		fits(f.Position, MaxText) && fits(f.Stack, MaxStack) {
 		return f
 	}
 	return &Failure{
 		Code: cut(f.Code, MaxName), Message: cut(f.Message, MaxText), Operator: cut(f.Operator, MaxName), Chain: f.Chain,
 		Index: f.Index, Attempt: f.Attempt, Worker: cut(f.Worker, MaxName), Position: cut(f.Position, MaxText),
-		Stack: cut(f.Stack, MaxStack), TimeUs: f.TimeUs, Kind: f.Kind,
+		Stack: cut(f.Stack, MaxStack), TimeUs: f.TimeUs, Kind: f.Kind, Lost: f.Lost[:min(len(f.Lost), MaxLost)],
 	}
 }
 
