@@ -176,8 +176,9 @@ func (s *Scanner) account(b []byte) (size int64, err error) {
 	return h.Size(), nil
 }
 
-// SumHeader adds the header that begins b to the checksum of an extent, which is 0 before its first block.
-func SumHeader(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b[:BlockHeader]) }
+// SumHeader adds the header that begins b to the checksum of an extent, which is 0 before its first block. The header's
+// own checksum is left out: the sum over bytes and their sum is the same for all bytes.
+func SumHeader(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b[:BlockHeader-4]) }
 
 func (s *Scanner) advance(n int64) {
 	s.left.Offset += n
