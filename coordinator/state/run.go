@@ -209,10 +209,14 @@ func (e *jobEdit) update(c *commandpb.UpdateSubtasks) Result {
 	if len(touched) == 0 {
 		return e.stale("all %d reports are of attempts that are over", dropped)
 	}
+	var done []int32
 	for i := range e.regions.v.len() {
-		if touched[int32(i)] {
-			e.settleRegion(i)
+		if touched[int32(i)] && e.settleRegion(i) == jobpb.RegionStatus_REGION_FINISHED {
+			done = append(done, int32(i))
 		}
+	}
+	if len(done) > 0 && e.regions.v.len() > 1 { // of a job with one region it goes without saying
+		e.event("regions-finished", e.j.plan.SubtaskNames(done))
 	}
 	e.tellLost()
 	if e.in(jobpb.JobStatus_JOB_RUNNING) && int(e.j.counts[jobpb.SubtaskState_SUBTASK_FINISHED]) == e.subtasks.v.len() {
@@ -343,21 +347,23 @@ func (e *jobEdit) isSink(chain int32, id string) bool {
 	return false
 }
 
-// settleRegion derives the status of a region from its subtasks.
-func (e *jobEdit) settleRegion(i int) {
+// settleRegion derives the status of a region from its subtasks, and returns the new one if it has changed.
+func (e *jobEdit) settleRegion(i int) (to jobpb.RegionStatus) {
 	r := e.regions.at(i)
-	to := r.state.Status
+	to = r.state.Status
 	switch {
 	case to != jobpb.RegionStatus_REGION_SCHEDULED && to != jobpb.RegionStatus_REGION_RUNNING:
-		return
+		return 0
 	case r.finished == r.size:
 		to = jobpb.RegionStatus_REGION_FINISHED
 	case r.finished+r.running == r.size:
 		to = jobpb.RegionStatus_REGION_RUNNING
 	}
-	if to != r.state.Status {
-		e.setRegion(i, to, r.state.Epoch)
+	if to == r.state.Status {
+		return 0
 	}
+	e.setRegion(i, to, r.state.Epoch)
+	return to
 }
 
 // Codes of failures that the facts themselves find.

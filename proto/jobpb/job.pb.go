@@ -2777,17 +2777,19 @@ func (x *Committable) GetData() []byte {
 
 // Event is one line of the bounded history kept in Raft.
 type Event struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // Raft index, orders events
-	TimeUs        int64                  `protobuf:"varint,2,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // job-submitted, region-restarted, worker-lost, leader-elected, …
-	Job           string                 `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
-	Worker        string                 `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"`
-	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Region        int32                  `protobuf:"varint,8,opt,name=region,proto3" json:"region,omitempty"`
-	Term          uint64                 `protobuf:"varint,9,opt,name=term,proto3" json:"term,omitempty"`
-	Subtasks      int32                  `protobuf:"varint,10,opt,name=subtasks,proto3" json:"subtasks,omitempty"` // region-restarted: how many of them run again although they had been given an attempt
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Index   uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // Raft index, orders events
+	TimeUs  int64                  `protobuf:"varint,2,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
+	Kind    string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // job-submitted, region-restarted, worker-lost, leader-elected, …
+	Job     string                 `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	Worker  string                 `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"`
+	Message string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	Epoch   uint64                 `protobuf:"varint,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Region  int32                  `protobuf:"varint,8,opt,name=region,proto3" json:"region,omitempty"`
+	Term    uint64                 `protobuf:"varint,9,opt,name=term,proto3" json:"term,omitempty"`
+	// subtasks: of region-restarted, how many run again although they had been given an attempt; of partitions-lost and
+	// partitions-released, how many results.
+	Subtasks      int32 `protobuf:"varint,10,opt,name=subtasks,proto3" json:"subtasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
