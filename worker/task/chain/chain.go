@@ -30,7 +30,7 @@ type Node struct {
 	// Stored: the outlet keeps what it gets until it is finished.
 	Stored bool
 
-	holds bool // the operator is a Holder
+	hides int // nodes behind a Holder, which it keeps events from
 }
 
 // Outlet is the writing end of an edge, erased. Records go through its Push.
@@ -78,7 +78,9 @@ func New(ctx context.Context, cur *Cursor, nodes []Node, root int) *Chain {
 	for i := range nodes {
 		switch n := &nodes[i]; {
 		case n.Outlet == nil:
-			_, n.holds = n.Operator.(Holder)
+			if _, ok := n.Operator.(Holder); ok {
+				n.hides = n.Size - 1
+			}
 		case n.Stored:
 			stored = append(stored, n.Outlet)
 		default:
@@ -107,8 +109,8 @@ func (c *Chain) Control(ev element.Event) error {
 		c.cur.watermark = max(c.cur.watermark, ev.Time)
 	}
 	c.event = ev
-	passing := ev.Kind == element.End || ev.Kind == element.Barrier
-	for i := 0; i < len(c.nodes); i++ {
+	held := ev.Kind != element.End && ev.Kind != element.Barrier
+	for i := 0; i < len(c.nodes); {
 		n := &c.nodes[i]
 		c.active = i
 		var err error
@@ -120,11 +122,11 @@ func (c *Chain) Control(ev element.Event) error {
 		case ev.Kind == element.End:
 			err = n.finish(ev.Time)
 		}
-		if err = c.check(n, err); err != nil {
-			return err
+		if err != nil || c.cur.fault != nil {
+			return c.check(n, err)
 		}
-		if n.holds && !passing {
-			i += n.Size - 1
+		if i++; held {
+			i += n.hides
 		}
 	}
 	c.active = -1
