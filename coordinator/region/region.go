@@ -14,7 +14,7 @@ import (
 // Regions are numbered so that each reads only from lower ones. The cost grows with the number of subtasks, not with
 // that of the channels between them: an edge from all to all joins both its sides once.
 func Build(chains []*jobpb.Chain, edges []*jobpb.Edge, whole []bool) []*jobpb.Region {
-	b := &builder{chains: chains, edges: edges, first: make([]int32, len(chains)+1)}
+	b := &builder{chains: chains, edges: edges, first: make([]int32, len(chains)+1), into: make([][]*jobpb.Edge, len(chains))}
 	for i, c := range chains {
 		b.first[i+1] = b.first[i] + c.Parallelism
 	}
@@ -27,6 +27,8 @@ func Build(chains []*jobpb.Chain, edges []*jobpb.Edge, whole []bool) []*jobpb.Re
 	for _, e := range edges {
 		if e.Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING {
 			b.joinEdge(e)
+		} else {
+			b.into[e.ToChain] = append(b.into[e.ToChain], e)
 		}
 	}
 	return b.regions(order(b.nodes()))
@@ -35,7 +37,8 @@ func Build(chains []*jobpb.Chain, edges []*jobpb.Edge, whole []bool) []*jobpb.Re
 type builder struct {
 	chains []*jobpb.Chain
 	edges  []*jobpb.Edge
-	first  []int32 // by chain: position of its subtask 0; one more at the end
+	first  []int32         // by chain: position of its subtask 0; one more at the end
+	into   [][]*jobpb.Edge // by chain: BLOCKING edges
 	sets   sets
 }
 
@@ -135,16 +138,17 @@ func (b *builder) regions(groups []group) []*jobpb.Region {
 
 // inputEdges are the BLOCKING edges that some subtask of a region reads.
 func (b *builder) inputEdges(r *jobpb.Region) (edges []int32) {
-	for _, e := range b.edges {
-		if e.Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING {
-			continue
+	last := int32(-1)
+	for _, s := range r.Subtasks {
+		if s.Chain == last {
+			continue // ranges are in order, so the first of a chain has its lowest subtask
 		}
-		reads := slices.ContainsFunc(r.Subtasks, func(s *jobpb.SubtaskRange) bool {
+		last = s.Chain
+		for _, e := range b.into[s.Chain] {
 			// Of a global edge only subtask 0 has channels.
-			return s.Chain == e.ToChain && (e.Partitioner != jobpb.Partitioner_PARTITIONER_GLOBAL || s.First == 0)
-		})
-		if reads {
-			edges = append(edges, e.Index)
+			if e.Partitioner != jobpb.Partitioner_PARTITIONER_GLOBAL || s.First == 0 {
+				edges = append(edges, e.Index)
+			}
 		}
 	}
 	slices.Sort(edges)
