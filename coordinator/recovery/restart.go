@@ -20,6 +20,9 @@ type Missing func(producer *jobpb.Subtask, p *jobpb.Partition) bool
 type Set struct {
 	Regions []int32               // in order; none of them waits for its attempts already
 	Lost    []*jobpb.PartitionRef // results of these regions that the facts call STORED and that are missing
+	// Reordered are regions that have read what will be made again, perhaps in another order. They need not run again for it,
+	// but should they have to later, that counts: it has to become a fact with the restart.
+	Reordered []int32
 }
 
 // change says how what a region reads when it runs again differs from what it read before.
@@ -91,6 +94,9 @@ func newSearch(f Facts, missing Missing) *search {
 	for i := range s.waits {
 		st := f.Region(int32(i)).Status
 		s.waits[i] = st == jobpb.RegionStatus_REGION_CREATED || st == jobpb.RegionStatus_REGION_RESTARTING
+		if f.Region(int32(i)).Reordered {
+			s.input[i] = reordered
+		}
 	}
 	return s
 }
@@ -247,6 +253,9 @@ func (s *search) output(e *jobpb.Edge, input change) change {
 func (s *search) result() (set Set) {
 	for r, in := range s.in {
 		if !in {
+			if s.input[r] == reordered && !s.waits[r] && !s.f.Region(int32(r)).Reordered {
+				set.Reordered = append(set.Reordered, int32(r))
+			}
 			continue
 		}
 		set.Regions = append(set.Regions, int32(r))

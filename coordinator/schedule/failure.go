@@ -64,7 +64,7 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 		return w == nil || w.Health != commandpb.WorkerHealth_WORKER_ALIVE
 	})
 	return l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_RestartRegions{RestartRegions: &commandpb.RestartRegions{
-		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set.Regions), Cause: cause, RestartAtUs: at, Lost: set.Lost,
+		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set.Regions), Cause: cause, RestartAtUs: at, Lost: set.Lost, Reordered: set.Reordered,
 	}}}, &flight{done: func(state.Result) { j.settle = time.Time{} }})
 }
 

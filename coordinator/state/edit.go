@@ -114,7 +114,7 @@ func (r *regionRecord) count(s jobpb.SubtaskState, delta int32) {
 // setRegion replaces the state of a region.
 func (e *jobEdit) setRegion(i int, s jobpb.RegionStatus, epoch uint64) {
 	r := e.regions.at(i)
-	r.state = &jobpb.RegionState{Index: int32(i), Epoch: epoch, Status: s}
+	r.state = &jobpb.RegionState{Index: int32(i), Epoch: epoch, Status: s, Reordered: r.state.Reordered && r.state.Epoch == epoch}
 	e.regions.set(i, r)
 	e.t.note(changeRegion, r.state)
 }

@@ -400,12 +400,29 @@ func (e *jobEdit) restart(c *commandpb.RestartRegions) Result {
 	for _, r := range c.Regions {
 		e.setRegion(int(r.Region), jobpb.RegionStatus_REGION_RESTARTING, r.Epoch+1)
 	}
+	e.markReordered(c.Reordered)
 	e.lose(c.Lost)
 	e.tellLost()
 	again := e.resetSubtasks(in)
 	e.countRestart(c)
 	e.tellRestart(c, again)
 	return applied(h.Id)
+}
+
+// markReordered notes which regions have read what will be made again in another order. Those that restart have not.
+func (e *jobEdit) markReordered(regions []int32) {
+	for _, i := range regions {
+		if i < 0 || int(i) >= e.regions.v.len() {
+			continue
+		}
+		r := e.regions.at(int(i))
+		if s := r.state.Status; r.state.Reordered || s == jobpb.RegionStatus_REGION_CREATED || s == jobpb.RegionStatus_REGION_RESTARTING {
+			continue
+		}
+		r.state = &jobpb.RegionState{Index: i, Epoch: r.state.Epoch, Status: r.state.Status, Reordered: true}
+		e.regions.set(int(i), r)
+		e.t.note(changeRegion, r.state)
+	}
 }
 
 // resetSubtasks takes back what the attempts of restarting regions achieved, their stored results included, and counts

@@ -1803,6 +1803,7 @@ type RestartRegions struct {
 	Cause         *jobpb.Failure         `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
 	RestartAtUs   int64                  `protobuf:"varint,5,opt,name=restart_at_us,json=restartAtUs,proto3" json:"restart_at_us,omitempty"` // not before; 0: at once
 	Lost          []*jobpb.PartitionRef  `protobuf:"bytes,6,rep,name=lost,proto3" json:"lost,omitempty"`                                     // stored results that cannot be read any more
+	Reordered     []int32                `protobuf:"varint,7,rep,packed,name=reordered,proto3" json:"reordered,omitempty"`                   // regions that go on, or keep what they have, although what they read may be made in another order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1875,6 +1876,13 @@ func (x *RestartRegions) GetRestartAtUs() int64 {
 func (x *RestartRegions) GetLost() []*jobpb.PartitionRef {
 	if x != nil {
 		return x.Lost
+	}
+	return nil
+}
+
+func (x *RestartRegions) GetReordered() []int32 {
+	if x != nil {
+		return x.Reordered
 	}
 	return nil
 }
@@ -3115,14 +3123,15 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x0eUpdateSubtasks\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x124\n" +
-	"\aupdates\x18\x03 \x03(\v2\x1a.sluice.task.SubtaskUpdateR\aupdates\"\xf0\x01\n" +
+	"\aupdates\x18\x03 \x03(\v2\x1a.sluice.task.SubtaskUpdateR\aupdates\"\x8e\x02\n" +
 	"\x0eRestartRegions\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x122\n" +
 	"\aregions\x18\x03 \x03(\v2\x18.sluice.task.RegionEpochR\aregions\x12)\n" +
 	"\x05cause\x18\x04 \x01(\v2\x13.sluice.job.FailureR\x05cause\x12\"\n" +
 	"\rrestart_at_us\x18\x05 \x01(\x03R\vrestartAtUs\x12,\n" +
-	"\x04lost\x18\x06 \x03(\v2\x18.sluice.job.PartitionRefR\x04lost\"|\n" +
+	"\x04lost\x18\x06 \x03(\v2\x18.sluice.job.PartitionRefR\x04lost\x12\x1c\n" +
+	"\treordered\x18\a \x03(\x05R\treordered\"|\n" +
 	"\x11ReleasePartitions\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x128\n" +

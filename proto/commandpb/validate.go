@@ -73,7 +73,8 @@ func (c *Command) validateJob() error {
 		return b.UpdateSubtasks.validate()
 	case *Command_RestartRegions:
 		return errors.Join(checkRegions("restart_regions.regions", b.RestartRegions.GetRegions()),
-			checkFailure("restart_regions.cause", b.RestartRegions.GetCause()), checkResults("restart_regions.lost", b.RestartRegions.GetLost()))
+			checkFailure("restart_regions.cause", b.RestartRegions.GetCause()), checkResults("restart_regions.lost", b.RestartRegions.GetLost()),
+			checkMost("restart_regions.reordered", len(b.RestartRegions.GetReordered())))
 	case *Command_ReleasePartitions:
 		return errors.Join(checkCount("release_partitions.partitions", len(b.ReleasePartitions.GetPartitions())),
 			checkResults("release_partitions.partitions", b.ReleasePartitions.GetPartitions()))

@@ -2006,10 +2006,13 @@ func (x *Restart) GetDelayUs() int64 {
 }
 
 type RegionState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // moves on every failover of this region
-	Status        RegionStatus           `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.RegionStatus" json:"status,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Index  int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Epoch  uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // moves on every failover of this region
+	Status RegionStatus           `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.RegionStatus" json:"status,omitempty"`
+	// reordered: what it read was made again, perhaps in another order, and it has not read that. Whoever restarts it must
+	// count with it. Ends with the restart.
+	Reordered     bool `protobuf:"varint,4,opt,name=reordered,proto3" json:"reordered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2063,6 +2066,13 @@ func (x *RegionState) GetStatus() RegionStatus {
 		return x.Status
 	}
 	return RegionStatus_REGION_UNSPECIFIED
+}
+
+func (x *RegionState) GetReordered() bool {
+	if x != nil {
+		return x.Reordered
+	}
+	return false
 }
 
 type Subtask struct {
@@ -3283,11 +3293,12 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\aRestart\x12\x17\n" +
 	"\atime_us\x18\x01 \x01(\x03R\x06timeUs\x12+\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x17.sluice.job.FailureKindR\x04kind\x12\x19\n" +
-	"\bdelay_us\x18\x03 \x01(\x03R\adelayUs\"k\n" +
+	"\bdelay_us\x18\x03 \x01(\x03R\adelayUs\"\x89\x01\n" +
 	"\vRegionState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x120\n" +
-	"\x06status\x18\x03 \x01(\x0e2\x18.sluice.job.RegionStatusR\x06status\"\xc2\x03\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x18.sluice.job.RegionStatusR\x06status\x12\x1c\n" +
+	"\treordered\x18\x04 \x01(\bR\treordered\"\xc2\x03\n" +
 	"\aSubtask\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
