@@ -10,8 +10,9 @@
 //
 // Whatever an operator holds is taken from its budget before it is made: chunks of rows, what rows lead to (strings by
 // their length, slices by their capacity, anything else by its encoded size), indexes, and the buffer of each stream that
-// is being written or read. The record in flight is not: it belongs to who pushes it, or is on its way to who gets it. So
-// the peak is at most the budget and one record, whatever the data; tests hold every operator to that.
+// is being written or read. The record in flight is not, nor the pair in flight of a join: it belongs to who pushes it, or
+// is on its way to who gets it. So the peak is at most the budget and one record (the encoding of one that is larger than
+// a block), whatever the data; tests hold every operator to that.
 //
 // Concurrency: a Memory belongs to the goroutine of one subtask.
 package batch

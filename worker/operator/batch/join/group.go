@@ -222,11 +222,8 @@ func (g *group[K, B, P, Out]) block(v B, at element.Time, join func() error) err
 			return nil
 		}
 	}
-	r := g.rows.Force() // larger than the memory: the one record beyond it
+	r := g.rows.Force() // larger than the memory: it is not held but in flight, in one pair after the other
 	r.val, r.at, r.key = v, at, key
-	extra := g.buildSize.Extra(&v)
-	g.mem.Force(extra)
-	g.held += extra
 	return join()
 }
 
