@@ -191,6 +191,31 @@ func TestAProducerSaysThatItHasProducedBeforeItWaitsForConsumers(t *testing.T) {
 	}
 }
 
+// A consumer comes when one of its producers has produced. The others may come much later.
+func TestWithScheduleLazyAProducerMayComeLate(t *testing.T) {
+	for schedule, want := range map[string]jobpb.SubtaskState{"lazy": done, "region": broken} {
+		synctest.Test(t, func(t *testing.T) {
+			j, sink := newJob(t), &collected[int]{}
+			a := j.source("early", 1, NewSource(ints(10), SourceOptions[int]{}))
+			b := j.source("late", 1, NewSource(ints(10), SourceOptions[int]{}))
+			x := func() Exchange { return NewExchange(mustCodec[int](t)) }
+			j.join("out", 1, end{from: a, by: rebalance, x: x(), st: NewSink(sink)}, end{from: b, by: rebalance, x: x(), st: NewSink(sink)})
+			c := start(t, j)
+			for _, chain := range []int32{0, 2, 1} {
+				d := only(j.copied(1, 1), chain)
+				d.Settings = map[string]string{"schedule": schedule}
+				deploy(t, c, d)
+				<-time.After(time.Hour)
+			}
+			for _, u := range heardSoFar(c) {
+				if u.Chain == 2 && u.State != want && u.State != jobpb.SubtaskState_SUBTASK_RUNNING {
+					t.Errorf("%s: the consumer is %v %v", schedule, u.State, u.Failure)
+				}
+			}
+		})
+	}
+}
+
 func TestNobodyAsksWhatWasProducedUnlessConsumersWaitForIt(t *testing.T) {
 	j, _ := words(t, 1000, 2)
 	c := start(t, j)

@@ -187,6 +187,10 @@ func (w *wiring) outlet(from int32, ref layout.Input, e *jobpb.Edge) ([]any, []c
 	return []any{push}, []chain.Node{{ID: id, Outlet: o, Size: 1, Stored: edge.Blocking(e), Codes: []chain.Code{chain.CodeOf(push)}}}, nil
 }
 
+// patience is how long a gate waits for producers that are deployed only when there is something for them to do. Whether
+// they live is for the leader to know.
+const patience = 10 * 365 * 24 * time.Hour
+
 func (w *wiring) gate(ref layout.Input, push any) (edge.Gate, error) {
 	e := w.layout.Edges[ref]
 	span := w.layout.ProducersOf(e, w.sub.Index)
@@ -195,6 +199,9 @@ func (w *wiring) gate(ref layout.Input, push any) (edge.Gate, error) {
 	}
 	j := w.joint(e, ref.Op)
 	j.Notify = w.mail.Wake
+	if w.terms.lazy {
+		j.Live.ConnectTimeout = patience
+	}
 	var err error
 	if edge.Blocking(e) {
 		j.Stored.Producers, err = w.producers(e, span)

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"time"
 
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -50,6 +51,8 @@ type Live struct {
 	Network     *shuffle.Network
 	Ends        []shuffle.End // the other ends of the channels
 	Compression shuffle.Compression
+	// ConnectTimeout is how long a gate waits for its producers; 0: as the network says.
+	ConnectTimeout time.Duration
 	// First is called by an outlet before its first record, watermark or end is handed to the network; nil: nobody wants
 	// to know.
 	First func()

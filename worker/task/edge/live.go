@@ -64,7 +64,7 @@ func (x *exchange[T]) liveGate(j Joint, push chain.Push[T]) (Gate, error) {
 	g, err := shuffle.NewGate(j.Live.Network, shuffle.GateConfig[T]{
 		Ctx: j.Ctx, Edge: j.Edge.Index, Consumer: j.Self.Index, Producers: j.Live.Ends,
 		Job: j.Self.Job, JobEpoch: j.Self.JobEpoch, Region: j.Self.Region, RegionEpoch: j.Self.RegionEpoch, Attempt: j.Self.Attempt,
-		Codec: x.codec, Notify: j.Notify,
+		Codec: x.codec, Notify: j.Notify, ConnectTimeout: j.Live.ConnectTimeout,
 	})
 	if err != nil {
 		return nil, err
