@@ -17,8 +17,7 @@ const (
 	ModeAuto Mode = iota
 	// ModeStreaming: every exchange is pipelined.
 	ModeStreaming
-	// ModeBatch: every source must be bounded. Shuffles would be blocking; in this release they are pipelined, and the plan
-	// warns (W019).
+	// ModeBatch: every source is bounded (E013), and every exchange blocking: the job goes stage by stage.
 	ModeBatch
 )
 
@@ -30,8 +29,8 @@ const (
 	Auto Exchange = iota
 	// Pipelined: consumable while they are produced.
 	Pipelined
-	// Blocking: consumable after the producer has finished. The runtime of this release has no such exchange yet; asking
-	// for one is E019.
+	// Blocking: consumable after the producer has finished, from its disk, and as often as need be. The input must be bounded
+	// (E020).
 	Blocking
 )
 
@@ -81,7 +80,13 @@ func New(name string) *Pipeline {
 }
 
 // SetMode sets how exchanges are chosen.
-func (p *Pipeline) SetMode(m Mode) { p.graph.Mode = jobpb.Mode(m) }
+func (p *Pipeline) SetMode(m Mode) {
+	if m > ModeBatch {
+		p.fault("E018", caller(), fmt.Sprintf("mode %d does not exist", m), "use flow.ModeAuto, flow.ModeStreaming or flow.ModeBatch")
+		return
+	}
+	p.graph.Mode, p.graph.ModeLocation = jobpb.Mode(m), caller()
+}
 
 // DefaultParallelism sets the number of subtasks of operators that do not set their own. AllSlots means every slot that the
 // job can get.
