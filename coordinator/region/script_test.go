@@ -13,7 +13,7 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
-// TestScripts plays testdata. A plan has a line per chain and per edge:
+// TestScripts plays testdata/scripts. A plan has a line per chain and per edge:
 //
 //	NAME PARALLELISM [whole]
 //	NAME -> NAME PARTITIONER EXCHANGE
@@ -22,7 +22,7 @@ import (
 // answer lists the results that are needed once these regions have finished. Rewrite with -rewrite and read the
 // difference.
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		var p *jobpb.Plan
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd == "regions" {
