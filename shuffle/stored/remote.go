@@ -200,7 +200,7 @@ func (l *lane) receive(ctx context.Context, st grpc.ClientStream, a *assembler) 
 		var kind [1]byte
 		m.data.CopyTo(kind[:])
 		switch {
-		case kind[0] == kindChunk && m.data.Len() <= chunkBuffer:
+		case kind[0] == kindChunk && m.data.Len() > 1 && m.data.Len() <= chunkBuffer:
 			b, n, err := l.accept(&m)
 			if err == nil {
 				err = a.add(ctx, b, n-1)

@@ -13,8 +13,9 @@ import (
 // be written well or, times thousands of consumers, more than there is. Where consumers are few a chunk holds a whole
 // block and is written from where it lies.
 type runBuffer struct {
-	chunk    int    // bytes of a chunk
-	memory   []byte // all chunks; made at the first use
+	chunk    int      // bytes of a chunk
+	slabs    [][]byte // chunks, a slab of them at a time: most results are small
+	perSlab  int32    // chunks of a slab
 	chunks   int32
 	used     int32   // chunks handed out
 	next     []int32 // by chunk: the one behind it in its block, or none
@@ -68,6 +69,7 @@ type mark struct {
 const (
 	outletBytes  = 208 // per consumer: outlet, block, extent
 	segmentBytes = 40
+	slabBytes    = 256 << 10
 	leastChunk   = 256
 	chunkBytes   = partition.MaxBlock
 )
@@ -80,27 +82,31 @@ func newRun(bytes, consumers int) *runBuffer {
 	for chunk < chunkBytes && 2*chunk*4*consumers <= bytes {
 		chunk *= 2
 	}
-	return &runBuffer{chunk: chunk, chunks: int32(bytes / (chunk + 4)), most: most}
+	return &runBuffer{chunk: chunk, chunks: int32(bytes / (chunk + 4)), perSlab: int32(slabBytes / chunk), most: most}
 }
 
 func (r *runBuffer) free() int { return int(r.chunks - r.used) }
 
 // take hands out a chunk. There is one.
 func (r *runBuffer) take() int32 {
-	if r.memory == nil {
-		r.memory = make([]byte, int(r.chunks)*r.chunk)
-		r.next = make([]int32, r.chunks)
-	}
 	c := r.used
 	r.used++
-	r.next[c] = none
+	if int(c) < len(r.next) {
+		r.next[c] = none
+		return c
+	}
+	if c%r.perSlab == 0 {
+		n := min(r.perSlab, r.chunks-c)
+		r.slabs = append(r.slabs, make([]byte, int(n)*r.chunk))
+	}
+	r.next = append(r.next, none)
 	return c
 }
 
 // bytesOf is a chunk, empty.
 func (r *runBuffer) bytesOf(c int32) []byte {
-	at := int(c) * r.chunk
-	return r.memory[at : at : at+r.chunk]
+	at := int(c%r.perSlab) * r.chunk
+	return r.slabs[c/r.perSlab][at : at : at+r.chunk]
 }
 
 // begin opens a block for o. There is a chunk.
