@@ -36,7 +36,7 @@ func (p *pass[K, B, P, Out]) again(s streams) error {
 // has a larger fan-in.
 func (p *pass[K, B, P, Out]) sorts(s streams) bool {
 	least := min(s.build.Raw, s.probe.Raw)
-	few := p.level > 0 && s.build.Records > p.rows/10*9
+	few := s.build.Records > p.rows/10*9
 	return few && least > p.mem.Limit()/4 || p.level >= maxLevel || least > p.mem.Limit()<<(64-p.shift)
 }
 
