@@ -123,11 +123,11 @@ func (a *attempt) enumerate(ctx context.Context, op int32) error {
 }
 
 // requestSplits asks the coordinator for splits of source op, through the host.
-func (a *attempt) requestSplits(op int32) func(have, read int) {
-	return func(have, read int) {
+func (a *attempt) requestSplits(op int32) func(source.Request) {
+	return func(r source.Request) {
 		a.proc.cfg.Host.RequestSplits(&taskpb.SplitRequest{
 			Operator: op, Chain: a.sub.Chain, Index: a.sub.Index, Attempt: a.sub.Attempt,
-			Region: a.sub.Region, RegionEpoch: a.sub.RegionEpoch, Have: int32(have), Read: int32(read),
+			Region: a.sub.Region, RegionEpoch: a.sub.RegionEpoch, Have: int32(r.Have), Read: int32(r.Read), Phase: r.Phase,
 		})
 	}
 }

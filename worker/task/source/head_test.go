@@ -99,17 +99,14 @@ func TestASplitThatIsBackIsSaidBeforeItsRecords(t *testing.T) {
 	}
 }
 
-// question is a request for splits.
-type question struct{ have, read int }
-
 // driven is the head of a source, driven by hand.
-func driven(t *testing.T, src connector.Source[int], o Options[int], change ...func(*Config)) (*head[int], *[]question) {
+func driven(t *testing.T, src connector.Source[int], o Options[int], change ...func(*Config)) (*head[int], *[]Request) {
 	t.Helper()
 	rt := chain.NewRuntime(t.Context(), "src")
-	asked := &[]question{}
+	asked := &[]Request{}
 	c := Config{
 		Runtime: rt, Chain: chain.New(rt.Ctx, rt.Cursor, nil, -1), Mail: mail.New(),
-		Request: func(have, read int) { *asked = append(*asked, question{have, read}) },
+		Request: func(r Request) { *asked = append(*asked, r) },
 	}
 	for _, f := range change {
 		f(&c)
@@ -197,38 +194,38 @@ func TestWhatWasReadIsToldAtOnce(t *testing.T) {
 		h, asked := driven(t, &numbers{}, o)
 		now := time.Now()
 		h.rt.Now = func() time.Time { return now }
-		say := func() question {
+		say := func() Request {
 			t.Helper()
 			if _, err := h.OnTime(now); err != nil {
 				t.Fatal(err)
 			}
 			if len(*asked) == 0 {
-				return question{-1, -1}
+				return Request{Have: -1, Read: -1}
 			}
 			q := (*asked)[len(*asked)-1]
 			*asked = nil
 			return q
 		}
-		if q := say(); q != (question{0, 0}) {
+		if q := say(); q != (Request{Have: 0, Read: 0}) {
 			t.Fatalf("asks with %+v", q)
 		}
 		if err := h.Assigned(&taskpb.AssignSplits{Splits: splitsFrom(0, 2)}); err != nil {
 			t.Fatal(err)
 		}
-		if q := say(); q != (question{-1, -1}) {
+		if q := say(); q != (Request{Have: -1, Read: -1}) {
 			t.Errorf("asks with %+v while it reads", q)
 		}
 		if _, err := h.Step(512); err != nil {
 			t.Fatal(err)
 		}
-		if q := say(); q != (question{2, 2}) {
+		if q := say(); q != (Request{Have: 2, Read: 2}) {
 			t.Errorf("asks with %+v after it has read both splits", q)
 		}
-		if q := say(); q != (question{-1, -1}) {
+		if q := say(); q != (Request{Have: -1, Read: -1}) {
 			t.Errorf("asks again at once with %+v", q)
 		}
 		now = now.Add(AskAgain)
-		if q := say(); q != (question{2, 2}) {
+		if q := say(); q != (Request{Have: 2, Read: 2}) {
 			t.Errorf("asks again with %+v", q)
 		}
 	}
@@ -252,7 +249,7 @@ func TestAQuestionAskedAheadIsAskedAgainWhenTheSplitIsRead(t *testing.T) {
 	if _, err := h.OnTime(now); err != nil {
 		t.Fatal(err)
 	}
-	if want := []question{{1, 0}, {1, 1}}; !slices.Equal(*asked, want) {
+	if want := []Request{{Have: 1}, {Have: 1, Read: 1}}; !slices.Equal(*asked, want) {
 		t.Errorf("asked %v, want %v", *asked, want)
 	}
 }
@@ -276,5 +273,103 @@ func TestAGatedSourceIsNotPolledBeforeItsGateOpens(t *testing.T) {
 	open = true
 	if p, err := h.Step(512); err != nil || p.State != chain.Ended || emitted != 3 {
 		t.Errorf("%+v %v, %d records", p, err, emitted)
+	}
+}
+
+// history is a source of two phases: splits below 2 are history.
+type history struct{ numbers }
+
+func (history) Phases() int32 { return 2 }
+
+func phasedSplits(first, end int) []*jobpb.Split {
+	out := splitsFrom(first, end)
+	for i, s := range out {
+		if first+i >= 2 {
+			s.Phase = 1
+		}
+	}
+	return out
+}
+
+// While history is read the clock stands still: a part of it that is yet to come may hold the oldest record of all. What
+// is live goes on where history has left it.
+func TestTheClockStandsStillWhileHistoryIsRead(t *testing.T) {
+	o := Options[int]{Watermarks: WatermarksBounded, IdleAfter: time.Minute}
+	h, asked := driven(t, &history{numbers{endless: true}}, o)
+	now := time.Now()
+	h.rt.Now = func() time.Time { return now }
+	give := func(a *taskpb.AssignSplits) {
+		t.Helper()
+		if err := h.Assigned(a); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := h.Step(512); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now = now.Add(2 * time.Minute) // whatever is idle has time to be so
+		if _, err := h.OnTime(now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark := func() element.Time { return h.rt.Totals().Watermark }
+	give(&taskpb.AssignSplits{Splits: phasedSplits(1, 2)}) // the record of time 10
+	if mark() != element.MinTime {
+		t.Errorf("watermark %v although older history may come", mark())
+	}
+	give(&taskpb.AssignSplits{Offset: 1, Splits: phasedSplits(0, 1)}) // time 0: not late
+	if mark() != element.MinTime {
+		t.Errorf("watermark %v in the middle of history", mark())
+	}
+	*asked = nil
+	give(&taskpb.AssignSplits{Offset: 2, Phase: 1}) // live, but nothing for this reader
+	if mark() != element.MinTime {
+		t.Errorf("watermark %v without a live split", mark())
+	}
+	if ev, ok := h.marks.Next(); ok && ev.Kind == element.Watermark {
+		t.Errorf("%v", ev)
+	}
+	if n := len(*asked); n == 0 || (*asked)[n-1] != (Request{Have: 2, Read: 2, Phase: 1}) {
+		t.Errorf("asks %+v", *asked)
+	}
+	if err := h.Assigned(&taskpb.AssignSplits{Offset: 2, Splits: phasedSplits(2, 3), Phase: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.say(); err != nil {
+		t.Fatal(err)
+	}
+	if mark() != 9 {
+		t.Errorf("watermark %v where history has left it, want 9", mark())
+	}
+	give(&taskpb.AssignSplits{Offset: 3, Splits: phasedSplits(5, 6), Phase: 1})
+	if mark() != 19 { // of the slower one of two splits
+		t.Errorf("watermark %v behind live records, want 19", mark())
+	}
+}
+
+// A reader of history that gets nothing live must not stop everybody's clock.
+func TestAReaderWithoutALiveSplitIsIdle(t *testing.T) {
+	o := &heardOutlet{}
+	h, _ := driven(t, &history{numbers{endless: true}}, Options[int]{Watermarks: WatermarksBounded}, func(c *Config) {
+		c.Chain = chain.New(c.Runtime.Ctx, c.Runtime.Cursor, []chain.Node{{ID: "out", Outlet: o, Size: 1}}, -1)
+	})
+	h.push = func(int) {}
+	for _, a := range []*taskpb.AssignSplits{{Splits: phasedSplits(0, 1)}, {Offset: 1, Phase: 1}} {
+		if err := h.Assigned(a); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Step(512); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.OnTime(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if a.Phase == 0 && len(o.heard) != 0 {
+			t.Errorf("while history may come it says %v", o.heard)
+		}
+	}
+	if want := []string{fmt.Sprintf("event %d", element.Idle)}; !slices.Equal(o.heard, want) {
+		t.Errorf("heard %v, want %v", o.heard, want)
 	}
 }

@@ -89,11 +89,22 @@ type Config struct {
 	Chain   *chain.Chain
 	Mail    *mail.Box
 	Out     []any // pushes of the consumers
-	// Request asks for splits beyond the have that were received, of which read are read to their end.
-	Request func(have, read int)
+	// Request asks for splits.
+	Request func(Request)
 	// Gate is open when the source may emit; nil: it always may. Whoever opens it wakes the mailbox.
 	Gate func() bool
 }
+
+// Request says what a reader has: Have splits, of which Read are read to their end, and the Phase that it knows to be
+// under way. It wants those beyond.
+type Request struct {
+	Have, Read int
+	Phase      int32
+}
+
+// phasedSource is a connector.Source whose splits have so many phases. All but the last one are bounded: while they are
+// read, a split yet to come may hold the oldest record of all.
+type phasedSource interface{ Phases() int32 }
 
 func (s *source[T]) Bounded() bool { return s.src.Bounded() }
 
@@ -121,7 +132,10 @@ func (s *source[T]) Open(c Config) (_ chain.Head, err error) {
 	}
 	h := &head[T]{
 		rt: c.Runtime, chain: c.Chain, mail: c.Mail, request: c.Request, gate: c.Gate,
-		rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: mark.New(1),
+		rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: mark.New(1), phases: 1, past: element.MinTime,
+	}
+	if p, ok := any(s.src).(phasedSource); ok {
+		h.phases = max(1, p.Phases())
 	}
 	switch s.opts.Watermarks {
 	case WatermarksBounded:
@@ -153,6 +167,8 @@ const (
 // may get more, that input has promised nothing: a split yet to come may hold the oldest record of all. An unbounded
 // source is judged by the splits that it reads.
 //
+// A source with phases is bounded up to its last one, and what this says of bounded sources holds for it until then.
+//
 // So that a source with as many splits as readers does not hold the clock until its end, a reader asks for its next
 // split ahead: not at once, which would give the first reader all splits, but when the others have had time to get
 // theirs. The answer is a split to read later, or the end.
@@ -163,7 +179,7 @@ type head[T any] struct {
 	rt      *chain.Runtime
 	chain   *chain.Chain
 	mail    *mail.Box
-	request func(have, read int)
+	request func(Request)
 	gate    func() bool // nil: open
 
 	rd        connector.Reader[T]
@@ -181,11 +197,14 @@ type head[T any] struct {
 		emptyFrom time.Time // of the last empty poll; zero: the last one was not
 	}
 
-	have   int       // splits received
-	asked  time.Time // of the last request; zero: none is open
-	told   int       // splits that the last request said were read
-	noMore bool      // no split will come
-	dry    bool      // every split received is finished
+	have   int          // splits received
+	asked  time.Time    // of the last request; zero: none is open
+	told   int          // splits that the last request said were read
+	noMore bool         // no split will come
+	dry    bool         // every split received is finished
+	phase  int32        // under way, as far as this reader knows
+	phases int32        // their number
+	past   element.Time // largest time seen in splits before the last phase
 	count  int64
 
 	finished int            // splits

@@ -23,7 +23,7 @@ func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
 		return nil // overtaken by a newer one
 	}
 	fresh := a.Splits[known:]
-	if len(fresh) == 0 && !a.End {
+	if len(fresh) == 0 && !a.End && a.Phase <= h.phase {
 		return nil
 	}
 	now := h.rt.Now()
@@ -36,19 +36,15 @@ func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
 		}
 		h.dry = false
 	}
-	for range fresh {
-		h.have++
-		h.marks.Add()
-		h.newest = append(h.newest, element.MinTime)
-		if h.idles() {
-			h.active = append(h.active, now)
-		}
+	h.enter(a.Phase)
+	for _, s := range fresh {
+		h.add(s.Phase, now)
 	}
 	switch {
 	case a.End:
 		h.noMore = true
 		h.marks.Finish(unassigned, element.MaxTime)
-	case !h.bounded && h.have > 0:
+	case !h.bounded && h.have > 0 && h.lastPhase():
 		h.marks.Rest(unassigned)
 	}
 	if !h.marking {
@@ -56,6 +52,39 @@ func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
 	}
 	return nil
 }
+
+// enter notes that the splits of a phase are given out.
+func (h *head[T]) enter(phase int32) {
+	if phase <= h.phase {
+		return
+	}
+	if h.phase = phase; h.lastPhase() {
+		for _, t := range h.newest {
+			h.past = max(h.past, t)
+		}
+	}
+}
+
+// add takes one more split into the clock. What is live goes on where the history that this reader has read has left it.
+func (h *head[T]) add(phase int32, now time.Time) {
+	h.enter(phase)
+	newest := element.MinTime
+	if h.marking && !h.bounded && h.phases > 1 && phase == h.phases-1 {
+		newest = h.past
+	}
+	h.have++
+	h.marks.Add()
+	h.newest = append(h.newest, element.MinTime)
+	if h.idles() {
+		h.active = append(h.active, now)
+	}
+	if newest > element.MinTime {
+		h.promise(connector.SplitIndex(h.have-1), newest)
+	}
+}
+
+// lastPhase: no split of another phase will come.
+func (h *head[T]) lastPhase() bool { return h.phase >= h.phases-1 }
 
 // silence makes a source without watermarks idle for event time.
 func (h *head[T]) silence() {
@@ -75,7 +104,7 @@ func (h *head[T]) ask(now time.Time) (next time.Time) {
 		if h.finished != h.told {
 			h.asked = time.Time{} // others may wait for splits of a later phase until it is known that these are read
 		}
-	case h.bounded && h.marking && h.have-h.finished == 1:
+	case h.bounded && h.marking && h.have-h.finished == 1 && h.lastPhase():
 		due = due.Add(AskAhead)
 	default:
 		return next
@@ -87,7 +116,7 @@ func (h *head[T]) ask(now time.Time) (next time.Time) {
 		return due
 	}
 	h.asked, h.told = now, h.finished
-	h.request(h.have, h.finished)
+	h.request(Request{Have: h.have, Read: h.finished, Phase: h.phase})
 	return now.Add(AskAgain)
 }
 
@@ -100,7 +129,7 @@ func (h *head[T]) OnTime(now time.Time) (next time.Time, err error) {
 	if !h.poll.emptyFrom.IsZero() {
 		next = chain.Earlier(next, h.poll.emptyFrom.Add(emptyPoll))
 	}
-	if h.idles() {
+	if h.idles() && h.lastPhase() { // what is bounded has only not ended yet
 		next = chain.Earlier(next, h.restIdle(now))
 	}
 	return next, h.say()
