@@ -33,7 +33,7 @@ type Failed struct {
 	Kind jobpb.FailureKind
 	// At is the time of the decision, in microseconds since the Unix epoch.
 	At int64
-	// Job and Restarts make the jitter.
+	// Job and Restarts, those after failures of user code so far, make the jitter.
 	Job      string
 	Restarts int32
 }
@@ -48,7 +48,8 @@ func Decide(s setting.Restart, history []*jobpb.Restart, f Failed) Decision {
 	}
 	switch s.Kind {
 	case setting.RestartFixed:
-		if n := count(history, jobpb.FailureKind_FAILURE_USER, math.MinInt64); n >= s.N {
+		// Over the whole life of the job, which the history need not reach back to.
+		if int(f.Restarts) >= s.N {
 			return Decision{Reason: fmt.Sprintf("all %d restarts of %s are used up", s.N, s)}
 		}
 		return Decision{Restart: true, Delay: s.Delay}

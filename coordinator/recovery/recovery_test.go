@@ -1,12 +1,14 @@
 package recovery
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -96,6 +98,25 @@ func TestLossesDoNotCountAsFailuresOfUserCode(t *testing.T) {
 		if d := Decide(strategy(t, s), history, Failed{Kind: user, At: 100}); !d.Restart || d.Delay != time.Second {
 			t.Errorf("%s after losses only: %+v", s, d)
 		}
+	}
+}
+
+// The history is bounded, and the settings allow no strategy to count further than it reaches.
+func TestNoStrategyCountsFurtherThanTheHistoryReaches(t *testing.T) {
+	for _, s := range []string{"rate(%d,10000h,1s)", "exponential(1s,1s,1,0,1h,%d)"} {
+		if _, err := setting.ParseRestart(fmt.Sprintf(s, state.MaxHistory)); err == nil {
+			t.Errorf(s+" is possible", state.MaxHistory)
+		}
+	}
+	if MaxLosses > state.MaxHistory {
+		t.Errorf("%d losses are counted, %d are remembered", MaxLosses, state.MaxHistory)
+	}
+	// A fixed number counts over the whole life, also when the history has forgotten the beginning.
+	if d := Decide(strategy(t, "fixed(100,1s)"), nil, Failed{Kind: user, At: 1, Restarts: 100}); d.Restart {
+		t.Error("the hundredth restart is not the last")
+	}
+	if d := Decide(strategy(t, "fixed(100,1s)"), nil, Failed{Kind: user, At: 1, Restarts: 99}); !d.Restart {
+		t.Error(d.Reason)
 	}
 }
 

@@ -474,8 +474,25 @@ func (e *jobEdit) countRestart(c *commandpb.RestartRegions) {
 	}
 	e.addFailure(c.Cause)
 	r := &jobpb.Restart{TimeUs: e.t.now, Kind: c.Cause.Kind, DelayUs: max(0, c.RestartAtUs-e.t.now)}
-	e.j.history = appendBounded(e.j.history, r, MaxHistory)
+	e.j.history = remember(e.j.history, r)
 	e.t.note(changeRestart, r)
+}
+
+// remember adds a restart and forgets the oldest of its kind, if there are too many: losses, which may be frequent, must not
+// drive out the failures by which a restart strategy judges.
+func remember(history []*jobpb.Restart, r *jobpb.Restart) []*jobpb.Restart {
+	kind := func(r *jobpb.Restart) bool { return r.Kind == jobpb.FailureKind_FAILURE_LOSS }
+	n, oldest := 0, 0
+	for i, old := range slices.Backward(history) {
+		if kind(old) == kind(r) {
+			n, oldest = n+1, i
+		}
+	}
+	kept := append(make([]*jobpb.Restart, 0, len(history)+1), history...)
+	if n >= MaxHistory {
+		kept = slices.Delete(kept, oldest, oldest+1)
+	}
+	return append(kept, r)
 }
 
 func (e *jobEdit) tellRestart(c *commandpb.RestartRegions, again int) {

@@ -21,7 +21,7 @@ const Version = 1
 const (
 	MaxEvents   = 1000
 	MaxFailures = 20      // of one job
-	MaxHistory  = 128     // restarts of one job
+	MaxHistory  = 128     // restarts of one job after failures of user code, and as many after losses
 	MaxRequests = 500_000 // request ids
 	// RequestMemoryMicros is how long a request id is remembered, in committed time.
 	RequestMemoryMicros = 24 * 3600 * 1_000_000
