@@ -107,6 +107,9 @@ func (d *Deployment) Validate() error {
 		seen[key] = true
 	}
 	for i, l := range d.Locations {
+		if l.GetAttempt() == 0 && l.GetWorker() == "" {
+			continue // nowhere yet: whoever reads what is stored may come much later
+		}
 		if err := l.validate(d.Plan); err != nil {
 			return at(err, "job %s: locations[%d]", d.Job, i)
 		}

@@ -79,6 +79,9 @@ func (p *Process) draft(d *taskpb.Deployment) (*draft, error) {
 	}
 	f := &draft{d: d, layout: plan, locations: map[subtaskID]*taskpb.Location{}, terms: terms}
 	for _, l := range d.Locations {
+		if l.Attempt == 0 {
+			continue // it never ran
+		}
 		f.locations[subtaskID{l.Chain, l.Index}] = l
 	}
 	for _, s := range d.Subtasks {

@@ -105,8 +105,12 @@ func TestALiveInputWaitsAtItsGateUntilEverySubtaskHasLoaded(t *testing.T) {
 				open(c, 1)
 				open(c, 1)
 				<-time.After(time.Minute)
-				if n := count(heardSoFar(c), func(u *taskpb.SubtaskUpdate) bool { return u.State == done }); n != 4 {
+				us = heardSoFar(c)
+				if n := count(us, func(u *taskpb.SubtaskUpdate) bool { return u.State == done }); n != 4 {
 					t.Errorf("%d subtasks finished", n)
+				}
+				if n := count(us, func(u *taskpb.SubtaskUpdate) bool { return u.Chain == 1 && u.Produced }); n != 2 {
+					t.Errorf("%d live sources say that they have produced, which tells the leader that their gates are open", n)
 				}
 				for _, w := range sink.writers {
 					at := slices.Index(w.vals, "ended 0")

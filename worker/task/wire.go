@@ -174,7 +174,7 @@ func (w *wiring) outlet(from int32, ref layout.Input, e *jobpb.Edge) ([]any, []c
 		if j.Live.Ends, err = w.ends(e.ToChain, span); err != nil {
 			return nil, nil, err
 		}
-		if w.terms.lazy {
+		if w.terms.lazy || w.sub.Gated { // the leader waits for it, or for a sign that the gate was opened
 			j.Live.First = w.hasProduced
 		}
 	}
