@@ -75,13 +75,13 @@ func (m *Memory) FanOut(buffers int) (bitsOfHash uint) {
 }
 
 // Needed is the number of partitions, as a power of two, of which each is a small part of the memory if all of them have
-// bytes: at most that of FanOut.
+// bytes: two at least, and at most that of FanOut.
 func (m *Memory) Needed(buffers int, bytes int64) (bitsOfHash uint) {
 	most := m.FanOut(buffers)
 	if m.Limit() <= 0 {
 		return most
 	}
-	return min(most, uint(bits.Len64(uint64(bytes*16/m.Limit()))))
+	return min(most, max(1, uint(bits.Len64(uint64(bytes*16/m.Limit())))))
 }
 
 // Deeper counts a level of recursion, or a merge pass.

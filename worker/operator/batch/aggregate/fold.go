@@ -135,8 +135,26 @@ func (o *operator[K, In, Acc]) push(v In) {
 	if o.done {
 		return
 	}
+	// What nearly every record takes, written out: each call would copy the record once more.
+	p := o.top
+	k := p.key(v)
+	t, hash := p.locate(k)
+	r, i, w := t.find(k, hash)
+	if r != nil && p.plain != nil {
+		r.acc = p.plain(r.acc, v)
+		return
+	}
 	at := o.rt.At
-	if err := o.top.add(v, at); err != nil {
+	var err error
+	switch {
+	case r == nil:
+		err = p.unknown(t, w, k, hash, v, at)
+	case p.grows:
+		err = p.grow(t, i, v, at)
+	default:
+		p.fold(r, v, at)
+	}
+	if err != nil {
 		o.done = true
 		o.rt.Fail(err)
 	}

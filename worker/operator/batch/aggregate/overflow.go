@@ -36,8 +36,8 @@ func (p *pass[K, In, Acc]) open() error {
 }
 
 // grow adds a record to an accumulator that may grow.
-func (p *pass[K, In, Acc]) grow(t *part[K, In, Acc], r *row[K, Acc], v In, at element.Time) error {
-	grown := p.fold(r, v, at)
+func (p *pass[K, In, Acc]) grow(t *part[K, In, Acc], i uint32, v In, at element.Time) error {
+	grown := p.fold(t.rows.At(i), v, at)
 	if p.Update != nil {
 		return p.charge(t, grown)
 	}
@@ -47,14 +47,15 @@ func (p *pass[K, In, Acc]) grow(t *part[K, In, Acc], r *row[K, Acc], v In, at el
 	if !p.inSize.Fixed() {
 		suspected += p.extra(v) / unit
 	}
-	r.more = uint32(min(int64(r.more)+suspected, math.MaxUint32))
+	s := t.sizes.At(i)
+	s.more = uint32(min(int64(s.more)+suspected, math.MaxUint32))
 	if err := p.charge(t, suspected*unit); err != nil || t.rows.Len() == 0 {
 		return err
 	}
-	if r.more <= r.size/2 {
+	if s.more <= s.known/2 {
 		return nil
 	}
-	return p.measure(t, r)
+	return p.measure(t, i)
 }
 
 // extra is the size of a record beyond its type.
@@ -64,13 +65,15 @@ func (p *pass[K, In, Acc]) extra(v In) int64 {
 }
 
 // measure looks at an accumulator.
-func (p *pass[K, In, Acc]) measure(t *part[K, In, Acc], r *row[K, Acc]) error {
+func (p *pass[K, In, Acc]) measure(t *part[K, In, Acc], i uint32) error {
+	r := t.rows.At(i)
 	if p.Update != nil {
 		return p.charge(t, p.Size(&r.acc))
 	}
-	size := min((p.accSize.Extra(&r.acc)+unit-1)/unit, math.MaxUint32)
-	change := size - int64(r.size) - int64(r.more)
-	r.size, r.more = uint32(size), 0
+	s := t.sizes.At(i)
+	known := min((p.accSize.Extra(&r.acc)+unit-1)/unit, math.MaxUint32)
+	change := known - int64(s.known) - int64(s.more)
+	s.known, s.more = uint32(known), 0
 	return p.charge(t, change*unit)
 }
 
@@ -95,7 +98,7 @@ func (p *pass[K, In, Acc]) charge(t *part[K, In, Acc], n int64) error {
 	return nil
 }
 
-func (t *part[K, In, Acc]) held() int64 { return t.rows.Bytes() + t.extra }
+func (t *part[K, In, Acc]) held() int64 { return t.rows.Bytes() + t.sizes.Bytes() + t.extra }
 
 // evict writes the accumulators of a partition down.
 func (p *pass[K, In, Acc]) evict(t *part[K, In, Acc]) error {
@@ -144,7 +147,7 @@ func (p *pass[K, In, Acc]) restore(s saved[K, Acc], _ element.Time) error {
 	if t.saved == nil {
 		if r := p.insert(t, t.index.Gap(hash), s.Key, hash); r != nil {
 			r.acc = s.Acc
-			return p.measure(t, r)
+			return p.measure(t, uint32(t.rows.Len()-1))
 		}
 		if err := p.evict(t); err != nil {
 			return err

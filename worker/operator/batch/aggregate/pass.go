@@ -15,6 +15,8 @@ import (
 // finish.
 type pass[K comparable, In, Acc any] struct {
 	*core[K, In, Acc]
+	key   func(In) K        // Fold.Key
+	plain func(Acc, In) Acc // Fold.Add, if there is nothing more to do about a further record
 	level int
 	shift uint // what is left of a hash chooses the partition
 	parts []part[K, In, Acc]
@@ -27,9 +29,10 @@ type pass[K comparable, In, Acc any] struct {
 
 // part is a partition.
 type part[K comparable, In, Acc any] struct {
-	rows  slab.Rows[row[K, Acc]]
 	index slab.Index
-	extra int64 // taken for what rows lead to
+	rows  slab.Rows[row[K, Acc]]
+	sizes slab.Rows[size] // of the rows, if accumulators grow
+	extra int64           // taken for what rows lead to
 
 	records *spill.Writer[In]            // nil: open, each new key gets a row
 	saved   *spill.Writer[saved[K, Acc]] // of a partition that was evicted, while it is being written
@@ -40,22 +43,27 @@ type part[K comparable, In, Acc any] struct {
 type row[K comparable, Acc any] struct {
 	key K
 	acc Acc
-	// Of an accumulator that grows, in units of 16 bytes: as measured, and what was added on suspicion since.
-	size, more uint32
 }
 
-// unit of the sizes in a row, in bytes.
+// size is that of an accumulator that grows, in units of 16 bytes: as measured, and what was added on suspicion since.
+type size struct{ known, more uint32 }
+
+// unit of a size, in bytes.
 const unit = 16
 
 func newPass[K comparable, In, Acc any](c *core[K, In, Acc], level int) *pass[K, In, Acc] {
 	bits := c.mem.FanOut(1)
-	p := &pass[K, In, Acc]{core: c, level: level, shift: 64 - bits, parts: make([]part[K, In, Acc], 1<<bits)}
+	p := &pass[K, In, Acc]{core: c, level: level, shift: 64 - bits, parts: make([]part[K, In, Acc], 1<<bits), key: c.Key}
+	if c.Update == nil && !c.grows {
+		p.plain = c.Add
+	}
 	p.own = int64(len(p.parts)) * int64(unsafe.Sizeof(part[K, In, Acc]{}))
 	c.mem.Force(p.own)
-	shape := slab.ShapeFor[row[K, Acc]](c.mem.Limit(), len(p.parts))
+	shape, sizes := slab.ShapeFor[row[K, Acc]](c.mem.Limit(), len(p.parts)), slab.ShapeFor[size](c.mem.Limit(), 2*len(p.parts))
 	for i := range p.parts {
 		t := &p.parts[i]
 		t.rows, t.index = slab.Make[row[K, Acc]](shape, c.mem.Budget), slab.MakeIndex(c.mem.Budget)
+		t.sizes = slab.Make[size](sizes, c.mem.Budget)
 	}
 	return p
 }
@@ -63,29 +71,40 @@ func newPass[K comparable, In, Acc any](c *core[K, In, Acc], level int) *pass[K,
 // locate splits the hash of a key: the partition, and the bits that find a row in it.
 func (p *pass[K, In, Acc]) locate(k K) (t *part[K, In, Acc], hash uint32) {
 	g := batch.Level(p.hash(k), p.level)
-	return &p.parts[g>>p.shift], uint32(g >> (p.shift - 32))
+	return &p.parts[g>>(p.shift&63)], uint32(g >> ((p.shift - 32) & 63))
+}
+
+// find is the row of a key, whose hash is located; nil: it has none, and w is where it belongs.
+func (t *part[K, In, Acc]) find(k K, hash uint32) (r *row[K, Acc], i uint32, w slab.Walk) {
+	if t.index.Len() == 0 {
+		return nil, 0, w
+	}
+	w, i, ok := t.index.Find(hash)
+	for ; ok; w, i, ok = t.index.Next(w, hash) {
+		if r = t.rows.At(i); r.key == k {
+			return r, i, w
+		}
+	}
+	return nil, 0, w
 }
 
 // add takes a record.
 func (p *pass[K, In, Acc]) add(v In, at element.Time) error {
-	k := p.Key(v)
+	k := p.key(v)
 	t, hash := p.locate(k)
-	var w slab.Walk
-	if t.index.Len() > 0 {
-		var i uint32
-		var ok bool
-		for w, i, ok = t.index.Find(hash); ok; w, i, ok = t.index.Next(w, hash) {
-			r := t.rows.At(i)
-			if r.key != k {
-				continue
-			}
-			if !p.grows {
-				p.fold(r, v, at)
-				return nil
-			}
-			return p.grow(t, r, v, at)
-		}
+	r, i, w := t.find(k, hash)
+	if r == nil {
+		return p.unknown(t, w, k, hash, v, at)
 	}
+	if p.grows {
+		return p.grow(t, i, v, at)
+	}
+	p.fold(r, v, at)
+	return nil
+}
+
+// unknown takes a record whose key has no row.
+func (p *pass[K, In, Acc]) unknown(t *part[K, In, Acc], w slab.Walk, k K, hash uint32, v In, at element.Time) error {
 	if t.records == nil {
 		if r := p.insert(t, w, k, hash); r != nil {
 			return p.begin(t, r, v, at)
@@ -126,10 +145,17 @@ func (p *pass[K, In, Acc]) insert(t *part[K, In, Acc], w slab.Walk, k K, hash ui
 		return nil
 	}
 	r.key = k
+	if p.grows && t.sizes.Add() == nil {
+		t.rows.Drop()
+		return nil
+	}
 	if !p.keySize.Fixed() {
 		extra := p.keySize.Extra(&r.key)
 		if !p.mem.Take(extra) {
 			t.rows.Drop()
+			if p.grows {
+				t.sizes.Drop()
+			}
 			return nil
 		}
 		t.extra += extra
@@ -148,7 +174,7 @@ func (p *pass[K, In, Acc]) begin(t *part[K, In, Acc], r *row[K, Acc], v In, at e
 	if !p.grows {
 		return nil
 	}
-	return p.measure(t, r)
+	return p.measure(t, uint32(t.rows.Len()-1))
 }
 
 // finish emits what is in memory, and then aggregates what lies on disk, partition by partition.
@@ -203,6 +229,7 @@ func (p *pass[K, In, Acc]) emit(t *part[K, In, Acc]) error {
 // release forgets what a partition has in memory.
 func (p *pass[K, In, Acc]) release(t *part[K, In, Acc]) {
 	t.rows.Release()
+	t.sizes.Release()
 	t.index.Release()
 	p.mem.Give(t.extra)
 	t.extra = 0

@@ -72,7 +72,7 @@ func newPass[K comparable, B, P, Out any](c *core[K, B, P, Out], level int, bits
 // locate splits the hash of a key: the partition, and the bits that find a row in it.
 func (p *pass[K, B, P, Out]) locate(k K) (t *part[B, P], hash uint32) {
 	g := batch.Level(p.hash(k), p.level)
-	return &p.parts[g>>p.shift], uint32(g >> (p.shift - 32))
+	return &p.parts[g>>(p.shift&63)], uint32(g >> ((p.shift - 32) & 63))
 }
 
 // spilled reports that the partition of k lies on disk.

@@ -86,12 +86,11 @@ func (x *Index) Next(w Walk, hash uint32) (Walk, uint32, bool) {
 func (x *Index) look(w Walk, hash uint32) (Walk, uint32, bool) {
 	slots := x.slots
 	for i := w.i; i < len(slots); {
-		s := slots[i]
-		if uint32(s>>32) == hash && s != 0 {
-			return Walk{i}, uint32(s) - 1, true
-		}
-		if s == 0 {
+		switch s := slots[i]; {
+		case s == 0:
 			return Walk{i}, 0, false
+		case uint32(s>>32) == hash:
+			return Walk{i}, uint32(s) - 1, true
 		}
 		if i++; i == len(slots) {
 			i = 0

@@ -113,7 +113,8 @@ func (r *Rows[R]) grow(take func(*spill.Budget, int64) bool) bool {
 
 // At is row i.
 func (r *Rows[R]) At(i uint32) *R {
-	return &r.chunks[i>>r.shape.shift][i&(1<<r.shape.shift-1)]
+	shift := r.shape.shift & 31 // so that the compiler knows
+	return &r.chunks[i>>shift][i&(1<<shift-1)]
 }
 
 // Len is the number of rows.
