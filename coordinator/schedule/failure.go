@@ -25,6 +25,7 @@ const (
 	CodeBadSplits  = "E114" // an enumerator reported splits that cannot be taken
 	CodeNotVisible = "E115" // output could not be committed
 	CodeVanished   = "E116" // an attempt ended and nobody said why
+	CodeResultLost = "E131" // a stored result that is still wanted cannot be read
 )
 
 func timeOf(micros int64) time.Time { return time.UnixMicro(micros) }
@@ -36,8 +37,10 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 		return false
 	}
 	cause := rootCause(s.causes)
-	if cause.Kind == jobpb.FailureKind_FAILURE_LOSS && l.unexplained(s) {
-		// A link breaks when its other end dies. The end's own story is on its way and decides whether the loss is one.
+	kind := kindOf(cause)
+	if kind == jobpb.FailureKind_FAILURE_LOSS && l.unexplained(s) {
+		// A link breaks when its other end dies. The end's own story is on its way and decides whether the loss is one. And a
+		// disk that fails is noticed by several readers at once: what all of them lost makes one restart.
 		if j.settle.IsZero() {
 			j.settle = l.now.Add(l.cfg.Settle)
 		}
@@ -46,8 +49,12 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 			return false
 		}
 	}
+	if l.busy(releaseLane + j.id) {
+		j.scan = true // what is being released decides who runs again; the lane's end marks the job
+		return true
+	}
 	now := max(l.now.UnixMicro(), l.v.TimeMicros())
-	d := recovery.Decide(l.strategy(facts), facts.History(), recovery.Failed{Kind: cause.Kind, At: now, Job: j.id, Restarts: facts.Head().Restarts})
+	d := recovery.Decide(l.strategy(facts), facts.History(), recovery.Failed{Kind: kind, At: now, Job: j.id, Restarts: facts.Head().Restarts})
 	cause = withTime(cause, now)
 	if !d.Restart {
 		return l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_FailJob{FailJob: &commandpb.FailJob{
@@ -59,13 +66,30 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 		at = now + d.Delay.Microseconds()
 	}
 	l.steerClear(j, s, cause)
-	set := recovery.RestartSet(facts, slices.Sorted(maps.Keys(s.broken)), func(t *jobpb.Subtask, _ *jobpb.Partition) bool {
-		w := l.v.Worker(t.Worker)
-		return w == nil || w.Health != commandpb.WorkerHealth_WORKER_ALIVE
-	})
+	set := recovery.RestartSet(facts, slices.Sorted(maps.Keys(s.broken)), func(t *jobpb.Subtask, p *jobpb.Partition) bool { return l.missing(j, t, p) != "" })
+	if len(set.Regions) == 0 {
+		return false // all of it waits for its next attempts already
+	}
 	return l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_RestartRegions{RestartRegions: &commandpb.RestartRegions{
-		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set.Regions), Cause: cause, RestartAtUs: at, Lost: set.Lost, Reordered: set.Reordered,
+		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set.Regions), Cause: asKind(cause, kind), RestartAtUs: at, Lost: set.Lost, Reordered: set.Reordered,
 	}}}, &flight{done: func(state.Result) { j.settle = time.Time{} }})
+}
+
+// kindOf is what a failure counts as. A stored result that is gone is a loss, whoever noticed it.
+func kindOf(f *jobpb.Failure) jobpb.FailureKind {
+	if len(f.Lost) > 0 && f.Kind != jobpb.FailureKind_FAILURE_FATAL {
+		return jobpb.FailureKind_FAILURE_LOSS
+	}
+	return f.Kind
+}
+
+func asKind(f *jobpb.Failure, k jobpb.FailureKind) *jobpb.Failure {
+	if f.Kind == k {
+		return f
+	}
+	n := proto.CloneOf(f)
+	n.Kind = k
+	return n
 }
 
 // strategy is the job's restart strategy.
@@ -76,7 +100,7 @@ func (l *Leader) strategy(facts *state.Job) setting.Restart {
 // rootCause is the gravest failure, and among equals the first: what follows a failure is often only its echo.
 func rootCause(causes []*jobpb.Failure) *jobpb.Failure {
 	grave := func(f *jobpb.Failure) int {
-		switch f.Kind {
+		switch kindOf(f) {
 		case jobpb.FailureKind_FAILURE_FATAL:
 			return 0
 		case jobpb.FailureKind_FAILURE_LOSS:
@@ -124,7 +148,7 @@ const troubleMemory = time.Minute
 // steerClear notes the worker at which a link broke. If that happens twice within a minute, the next attempts are put
 // elsewhere: with a cut between two workers, moving one end helps and trying the same again does not.
 func (l *Leader) steerClear(j *job, s *survey, cause *jobpb.Failure) {
-	if cause.Kind != jobpb.FailureKind_FAILURE_LOSS || !l.unexplained(s) || cause.Worker == "" {
+	if cause.Kind != jobpb.FailureKind_FAILURE_LOSS || len(cause.Lost) > 0 || !l.unexplained(s) || cause.Worker == "" {
 		return
 	}
 	if j.trouble == nil {
@@ -218,8 +242,8 @@ func (l *Leader) releaseActing(j *job, facts *state.Job, w *worker) {
 
 // stopped reports whether nothing of a region can act any more, or has had more than enough time to end. Correctness
 // does not hang on it: the fences make an old attempt harmless.
-func (l *Leader) stopped(j *job, s *survey, region int32) bool {
-	if !s.acting[region] {
+func (l *Leader) stopped(j *job, region int32) bool {
+	if int(region) >= len(j.acts) || !j.acts[region] {
 		return true
 	}
 	return !j.stop.since.IsZero() && !l.now.Before(j.stop.since.Add(2*l.cfg.StopTimeout))

@@ -199,6 +199,7 @@ type flight struct {
 	result state.Result
 	landed bool
 	cool   bool           // failed; the lane opens again after a pause
+	calm   bool           // if it applies, what changed in the job's records says all
 	takes  map[string]int // slots by worker that it takes if it applies
 }
 
@@ -271,7 +272,7 @@ func (l *Leader) land() {
 		if f.done != nil {
 			f.done(f.result)
 		}
-		if f.result.Status != state.Applied && (strings.HasPrefix(k, jobLane) || strings.HasPrefix(k, splitLane)) {
+		if f.result.Status != state.Applied && (strings.HasPrefix(k, jobLane) || strings.HasPrefix(k, splitLane) || strings.HasPrefix(k, releaseLane)) {
 			// The facts had moved on under the decision. The next one is made from newer facts; if it leads to nothing again, a
 			// pause keeps that from becoming a busy loop.
 			if l.vain[k]++; l.vain[k] > 1 {
@@ -303,6 +304,7 @@ const (
 	jobLane    = "job/"    // + job: everything that moves its status
 	reportLane = "report/" // + job
 	splitLane  = "split/"  // + job + "/" + operator
+	releaseLane = "release/" // + job: stored results that nobody needs
 	forgetLane = "forget"
 )
 

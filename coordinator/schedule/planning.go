@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluiceio/sluice/coordinator/placement"
 	"github.com/sluiceio/sluice/coordinator/plan"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -121,14 +122,14 @@ func (l *Leader) startPlanning(j *job, facts *state.Job, before string) {
 func (l *Leader) builder(j *job, before string) *worker {
 	cs, _ := l.candidates(j)
 	if len(cs) > 1 {
-		cs = slices.DeleteFunc(cs, func(c candidate) bool { return c.w.id == before })
+		cs = slices.DeleteFunc(cs, func(c placement.Worker) bool { return c.ID == before })
 	}
 	if len(cs) == 0 {
 		return nil
 	}
-	return slices.MinFunc(cs, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.w.load, b.w.load), strings.Compare(a.w.id, b.w.id))
-	}).w
+	return l.soft[slices.MinFunc(cs, func(a, b placement.Worker) int {
+		return cmp.Or(cmp.Compare(l.soft[a.ID].load, l.soft[b.ID].load), strings.Compare(a.ID, b.ID))
+	}).ID]
 }
 
 // suits reports whether the job's binary can run on a worker.

@@ -37,6 +37,9 @@ func (l *Leader) reported(w *worker, r *controlpb.Report) {
 	}
 	switch f := r.Fact.(type) {
 	case *controlpb.Report_Subtask:
+		if facts.Plan() != nil {
+			l.lose(j, facts, f.Subtask.GetFailure())
+		}
 		l.addReport(j, facts, f.Subtask, rc)
 	case *controlpb.Report_Exit:
 		l.exited(w, j, facts, r, f.Exit, rc)
@@ -115,7 +118,7 @@ func void(facts *state.Job, u *taskpb.SubtaskUpdate) bool {
 	case jobpb.SubtaskState_SUBTASK_SCHEDULED:
 		return false
 	case jobpb.SubtaskState_SUBTASK_RUNNING:
-		return u.State == jobpb.SubtaskState_SUBTASK_RUNNING
+		return u.State == jobpb.SubtaskState_SUBTASK_RUNNING && (t.Produced || !u.Produced) && (t.Loaded || !u.Loaded)
 	}
 	return true
 }
@@ -124,7 +127,8 @@ func void(facts *state.Job, u *taskpb.SubtaskUpdate) bool {
 func wellFormed(u *taskpb.SubtaskUpdate) *taskpb.SubtaskUpdate {
 	n := &taskpb.SubtaskUpdate{
 		Chain: u.Chain, Index: u.Index, Attempt: u.Attempt, Region: u.Region, RegionEpoch: u.RegionEpoch, State: u.State,
-		Failure: u.Failure.Bounded(), Committables: u.Committables, Counters: u.Counters,
+		Failure: u.Failure.Bounded(), Committables: u.Committables, Counters: u.Counters, Partitions: u.Partitions,
+		Produced: u.Produced, Loaded: u.Loaded,
 	}
 	for _, c := range u.Committables {
 		if err := c.Validate(); err != nil {

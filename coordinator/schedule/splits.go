@@ -12,11 +12,13 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
-// source is what this leader knows of a source: what its enumerator found and is not in the facts yet, and who asked for
-// splits and has no answer.
+// source is what this leader knows of a source: what its enumerator found and is not in the facts yet, who asked for
+// splits and has no answer, and how far readers have come. Readers ask again, so a new leader learns the same.
 type source struct {
 	found    []found
-	requests map[int32]request // by subtask
+	requests map[int32]request  // by subtask
+	read     map[int32]progress // by subtask
+	run      run
 }
 
 type found struct {
@@ -28,14 +30,28 @@ type request struct {
 	worker  string
 	process uint64
 	attempt uint32
-	epoch   uint64 // of the region
+	epoch   uint64 // of the reader's region
 	have    int
+	told    bool // that there is nothing for it now
+}
+
+// progress is how many of its splits an attempt has read to their end.
+type progress struct {
+	attempt uint32
+	read    int
+}
+
+// run is a range of splits of one phase.
+type run struct {
+	first, end int
+	known      int  // splits that were known when it was found
+	more       bool // there are splits of higher phases
 }
 
 func (j *job) source(operator int32) *source {
 	s := j.sources[operator]
 	if s == nil {
-		s = &source{requests: map[int32]request{}}
+		s = &source{requests: map[int32]request{}, read: map[int32]progress{}}
 		j.sources[operator] = s
 	}
 	return s
@@ -56,7 +72,9 @@ func (l *Leader) splitRequest(w *worker, j *job, facts *state.Job, process uint6
 	if src := facts.Source(q.GetOperator()); src == nil || q.Index < 0 || int(q.Index) >= src.Readers() {
 		return
 	}
-	j.source(q.Operator).requests[q.Index] = request{worker: w.id, process: process, attempt: q.Attempt, epoch: q.RegionEpoch, have: int(q.Have)}
+	s := j.source(q.Operator)
+	s.requests[q.Index] = request{worker: w.id, process: process, attempt: q.Attempt, epoch: q.RegionEpoch, have: int(q.Have)}
+	s.read[q.Index] = progress{q.Attempt, int(q.Read)}
 }
 
 // splits brings discoveries into the facts and answers requests from them: an assignment is committed before the reader
@@ -71,7 +89,9 @@ func (l *Leader) splits(j *job, facts *state.Job, src *state.Source) {
 		return
 	}
 	var assign []*jobpb.SplitAssignment
-	next := src.Assigned()
+	next, end := src.Assigned(), s.free(facts, src)
+	key := splitKey(j, src.Operator())
+	busy := l.busy(key)
 	for _, index := range slices.Sorted(maps.Keys(s.requests)) {
 		q := s.requests[index]
 		t := facts.Subtask(src.Chain(), index)
@@ -83,16 +103,19 @@ func (l *Leader) splits(j *job, facts *state.Job, src *state.Source) {
 			delete(s.requests, index)
 			continue
 		}
-		if src.Bounded() && !src.Complete() {
-			continue // they are given away when all are known
-		}
-		for range share(facts, src, index, src.Len()-next) {
+		n := s.share(src, index, end-next)
+		for range n {
 			assign = append(assign, &jobpb.SplitAssignment{Subtask: index, Attempt: t.Attempt, Split: int32(next)})
 			next++
 		}
+		if n == 0 && !busy && !q.told && !src.Bounded() && src.Len() > 0 {
+			// An endless source has no end to wait for: the reader is idle from now on, or its clock holds up all others.
+			q.told = true
+			s.requests[index] = q
+			l.sendSplits(j, src, index, q, nil)
+		}
 	}
-	key := splitKey(j, src.Operator())
-	if len(assign) == 0 || l.busy(key) {
+	if len(assign) == 0 || busy {
 		return
 	}
 	l.propose(key, &commandpb.Command{Command: &commandpb.Command_AssignSplits{AssignSplits: &commandpb.AssignSplits{
@@ -114,29 +137,87 @@ func (l *Leader) answer(j *job, src *state.Source, index int32, q request) bool 
 	if q.have == len(mine) && !end {
 		return false
 	}
+	l.sendSplits(j, src, index, q, mine[q.have:])
+	return true
+}
+
+func (l *Leader) sendSplits(j *job, src *state.Source, index int32, q request, splits []int32) {
 	m := &taskpb.AssignSplits{
 		Job: j.id, Process: q.process, Operator: src.Operator(), Chain: src.Chain(), Index: index, Attempt: q.attempt,
-		RegionEpoch: q.epoch, Offset: int32(q.have), End: end,
+		RegionEpoch: q.epoch, Offset: int32(q.have), End: src.Complete() && src.Assigned() == src.Len(),
 	}
-	for _, i := range mine[q.have:] {
+	for _, i := range splits {
 		m.Splits = append(m.Splits, src.Split(int(i)))
 	}
 	if w := l.usable(q.worker); w != nil {
 		l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_AssignSplits{AssignSplits: m}})
 	}
+}
+
+// free is the end of the splits that may be given out now; they begin with the first that has no owner. Of a bounded
+// source none before all are known, so that who reads what does not depend on how the enumerator's messages came in. Those of
+// a phase only when all splits of lower phases have been read to their end.
+func (s *source) free(facts *state.Job, src *state.Source) int {
+	next := src.Assigned()
+	if src.Bounded() && !src.Complete() || next == src.Len() {
+		return next
+	}
+	if next >= s.run.end || next < s.run.first || s.run.known != src.Len() {
+		s.run = findRun(src, next)
+	}
+	if next == s.run.first && next > 0 && src.Split(next-1).Phase < src.Split(next).Phase && !s.readBelow(facts, src, src.Split(next).Phase) {
+		return next
+	}
+	return s.run.end
+}
+
+// findRun finds the splits around one of them that have the same phase.
+func findRun(src *state.Source, at int) run {
+	r := run{first: at, end: at + 1, known: src.Len()}
+	phase := src.Split(at).Phase
+	for r.first > 0 && src.Split(r.first-1).Phase == phase {
+		r.first--
+	}
+	for r.end < src.Len() && src.Split(r.end).Phase == phase {
+		r.end++
+	}
+	r.more = r.end < src.Len() && src.Split(r.end).Phase > phase
+	return r
+}
+
+// readBelow reports whether every reader has read its splits of lower phases. It read them in the order of assignment.
+func (s *source) readBelow(facts *state.Job, src *state.Source, phase int32) bool {
+	for i := range int32(src.Readers()) {
+		below := 0
+		for k, x := range src.Of(i) {
+			if src.Split(int(x)).Phase < phase {
+				below = k + 1
+			}
+		}
+		t := facts.Subtask(src.Chain(), i)
+		if below > 0 && t.State != jobpb.SubtaskState_SUBTASK_FINISHED && (s.read[i].attempt != t.Attempt || s.read[i].read < below) {
+			return false
+		}
+	}
 	return true
 }
 
-// share is how many of the free splits a reader gets at once. Of a bounded input a few, so that whoever is fast gets
-// more; fewer round trips while there are many. Of an endless one its fair part for good.
-func share(facts *state.Job, src *state.Source, index int32, free int) int {
+// share is how many of the free splits a reader gets at once. Of an input that ends, or of a phase that another follows,
+// a few, so that whoever is fast gets more; fewer round trips while there are many. Of an endless one its fair part for
+// good.
+func (s *source) share(src *state.Source, index int32, free int) int {
 	readers := src.Readers()
-	if facts.Plan().Graph.Operators[src.Operator()].Bounded {
+	if src.Bounded() || s.run.more {
 		const most = 64
 		return min(free, max(1, min(most, free/(4*readers))))
 	}
-	fair := (src.Len() + readers - 1) / readers
-	return max(0, min(free, fair-len(src.Of(index))))
+	fair := (s.run.end - s.run.first + readers - 1) / readers
+	for _, x := range src.Of(index) {
+		if int(x) >= s.run.first {
+			fair--
+		}
+	}
+	return max(0, min(free, fair))
 }
 
 // addSplits brings the oldest discovery into the facts.

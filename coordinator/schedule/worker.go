@@ -203,6 +203,7 @@ func (l *Leader) adopt(w *worker) {
 		j.scan = true
 		l.mark(j)
 	}
+	l.takeResults(w)
 }
 
 func (l *Leader) takeInventory(w *worker, j *job, p *controlpb.ProcessInventory) {
