@@ -311,6 +311,8 @@ func (t *tx) dispatchJob(c *commandpb.Command) Result {
 		return t.edit(b.AddSplits.GetJob(), func(e *jobEdit) Result { return e.addSplits(b.AddSplits) })
 	case *commandpb.Command_ReleasePartitions:
 		return t.edit(b.ReleasePartitions.GetJob(), func(e *jobEdit) Result { return e.releasePartitions(b.ReleasePartitions) })
+	case *commandpb.Command_ReleaseSlots:
+		return t.edit(b.ReleaseSlots.GetJob(), func(e *jobEdit) Result { return e.releaseSlots(b.ReleaseSlots) })
 	case *commandpb.Command_AssignSplits:
 		return t.edit(b.AssignSplits.GetJob(), func(e *jobEdit) Result { return e.assignSplits(b.AssignSplits) })
 	}

@@ -110,6 +110,7 @@ type Command struct {
 	//	*Command_AddSplits
 	//	*Command_AssignSplits
 	//	*Command_ReleasePartitions
+	//	*Command_ReleaseSlots
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -414,6 +415,15 @@ func (x *Command) GetReleasePartitions() *ReleasePartitions {
 	return nil
 }
 
+func (x *Command) GetReleaseSlots() *ReleaseSlots {
+	if x != nil {
+		if x, ok := x.Command.(*Command_ReleaseSlots); ok {
+			return x.ReleaseSlots
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -522,6 +532,10 @@ type Command_ReleasePartitions struct {
 	ReleasePartitions *ReleasePartitions `protobuf:"bytes,56,opt,name=release_partitions,json=releasePartitions,proto3,oneof"`
 }
 
+type Command_ReleaseSlots struct {
+	ReleaseSlots *ReleaseSlots `protobuf:"bytes,57,opt,name=release_slots,json=releaseSlots,proto3,oneof"`
+}
+
 func (*Command_InitCluster) isCommand_Command() {}
 
 func (*Command_PutNode) isCommand_Command() {}
@@ -573,6 +587,8 @@ func (*Command_AddSplits) isCommand_Command() {}
 func (*Command_AssignSplits) isCommand_Command() {}
 
 func (*Command_ReleasePartitions) isCommand_Command() {}
+
+func (*Command_ReleaseSlots) isCommand_Command() {}
 
 type InitCluster struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1949,6 +1965,68 @@ func (x *ReleasePartitions) GetPartitions() []*jobpb.PartitionRef {
 	return nil
 }
 
+// ReleaseSlots gives back slots of regions that wait for results: another job, or the regions that make the results, can
+// have them meanwhile. Void for a slot in which an attempt may act.
+type ReleaseSlots struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Slots         []int32                `protobuf:"varint,3,rep,packed,name=slots,proto3" json:"slots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseSlots) Reset() {
+	*x = ReleaseSlots{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseSlots) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseSlots) ProtoMessage() {}
+
+func (x *ReleaseSlots) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseSlots.ProtoReflect.Descriptor instead.
+func (*ReleaseSlots) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ReleaseSlots) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ReleaseSlots) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *ReleaseSlots) GetSlots() []int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
 // FailJob: no restart is left. The job goes to FAILING and, when its attempts are gone, to FAILED.
 type FailJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1961,7 +2039,7 @@ type FailJob struct {
 
 func (x *FailJob) Reset() {
 	*x = FailJob{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[22]
+	mi := &file_proto_commandpb_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2051,7 @@ func (x *FailJob) String() string {
 func (*FailJob) ProtoMessage() {}
 
 func (x *FailJob) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[22]
+	mi := &file_proto_commandpb_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2064,7 @@ func (x *FailJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailJob.ProtoReflect.Descriptor instead.
 func (*FailJob) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{22}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FailJob) GetJob() string {
@@ -2019,7 +2097,7 @@ type CancelJob struct {
 
 func (x *CancelJob) Reset() {
 	*x = CancelJob{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[23]
+	mi := &file_proto_commandpb_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2109,7 @@ func (x *CancelJob) String() string {
 func (*CancelJob) ProtoMessage() {}
 
 func (x *CancelJob) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[23]
+	mi := &file_proto_commandpb_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2122,7 @@ func (x *CancelJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJob.ProtoReflect.Descriptor instead.
 func (*CancelJob) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{23}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelJob) GetJob() string {
@@ -2069,7 +2147,7 @@ type DeployCommitter struct {
 
 func (x *DeployCommitter) Reset() {
 	*x = DeployCommitter{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[24]
+	mi := &file_proto_commandpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2159,7 @@ func (x *DeployCommitter) String() string {
 func (*DeployCommitter) ProtoMessage() {}
 
 func (x *DeployCommitter) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[24]
+	mi := &file_proto_commandpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2172,7 @@ func (x *DeployCommitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeployCommitter.ProtoReflect.Descriptor instead.
 func (*DeployCommitter) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{24}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeployCommitter) GetJob() string {
@@ -2143,7 +2221,7 @@ type ConfirmCommits struct {
 
 func (x *ConfirmCommits) Reset() {
 	*x = ConfirmCommits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[25]
+	mi := &file_proto_commandpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2233,7 @@ func (x *ConfirmCommits) String() string {
 func (*ConfirmCommits) ProtoMessage() {}
 
 func (x *ConfirmCommits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[25]
+	mi := &file_proto_commandpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2246,7 @@ func (x *ConfirmCommits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmCommits.ProtoReflect.Descriptor instead.
 func (*ConfirmCommits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{25}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConfirmCommits) GetJob() string {
@@ -2205,7 +2283,7 @@ type EndJob struct {
 
 func (x *EndJob) Reset() {
 	*x = EndJob{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[26]
+	mi := &file_proto_commandpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2295,7 @@ func (x *EndJob) String() string {
 func (*EndJob) ProtoMessage() {}
 
 func (x *EndJob) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[26]
+	mi := &file_proto_commandpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2308,7 @@ func (x *EndJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJob.ProtoReflect.Descriptor instead.
 func (*EndJob) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{26}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EndJob) GetJob() string {
@@ -2270,7 +2348,7 @@ type AddSplits struct {
 
 func (x *AddSplits) Reset() {
 	*x = AddSplits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[27]
+	mi := &file_proto_commandpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2360,7 @@ func (x *AddSplits) String() string {
 func (*AddSplits) ProtoMessage() {}
 
 func (x *AddSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[27]
+	mi := &file_proto_commandpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2373,7 @@ func (x *AddSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSplits.ProtoReflect.Descriptor instead.
 func (*AddSplits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{27}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AddSplits) GetJob() string {
@@ -2361,7 +2439,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[28]
+	mi := &file_proto_commandpb_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2451,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[28]
+	mi := &file_proto_commandpb_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2464,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{28}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AssignSplits) GetJob() string {
@@ -2434,7 +2512,7 @@ type ForgetJobs struct {
 
 func (x *ForgetJobs) Reset() {
 	*x = ForgetJobs{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[29]
+	mi := &file_proto_commandpb_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2524,7 @@ func (x *ForgetJobs) String() string {
 func (*ForgetJobs) ProtoMessage() {}
 
 func (x *ForgetJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[29]
+	mi := &file_proto_commandpb_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2537,7 @@ func (x *ForgetJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetJobs.ProtoReflect.Descriptor instead.
 func (*ForgetJobs) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{29}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ForgetJobs) GetJobs() []string {
@@ -2490,7 +2568,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[30]
+	mi := &file_proto_commandpb_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2580,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[30]
+	mi := &file_proto_commandpb_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2593,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{30}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Record) GetRecord() isRecord_Record {
@@ -2680,7 +2758,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[31]
+	mi := &file_proto_commandpb_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +2770,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[31]
+	mi := &file_proto_commandpb_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +2783,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{31}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Header) GetVersion() uint32 {
@@ -2778,7 +2856,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[32]
+	mi := &file_proto_commandpb_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2868,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[32]
+	mi := &file_proto_commandpb_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2881,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{32}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Artifact) GetDigest() string {
@@ -2862,7 +2940,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[33]
+	mi := &file_proto_commandpb_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2874,7 +2952,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[33]
+	mi := &file_proto_commandpb_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2887,7 +2965,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{33}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Request) GetId() string {
@@ -2936,7 +3014,7 @@ type Trailer struct {
 
 func (x *Trailer) Reset() {
 	*x = Trailer{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[34]
+	mi := &file_proto_commandpb_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2948,7 +3026,7 @@ func (x *Trailer) String() string {
 func (*Trailer) ProtoMessage() {}
 
 func (x *Trailer) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[34]
+	mi := &file_proto_commandpb_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2961,7 +3039,7 @@ func (x *Trailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trailer.ProtoReflect.Descriptor instead.
 func (*Trailer) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{34}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Trailer) GetChain() []byte {
@@ -2989,7 +3067,7 @@ var File_proto_commandpb_command_proto protoreflect.FileDescriptor
 
 const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x1dproto/commandpb/command.proto\x12\x0esluice.command\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\xb6\x0e\n" +
+	"\x1dproto/commandpb/command.proto\x12\x0esluice.command\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\xfb\x0e\n" +
 	"\aCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x17\n" +
 	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x1a\n" +
@@ -3029,7 +3107,8 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\n" +
 	"add_splits\x186 \x01(\v2\x19.sluice.command.AddSplitsH\x00R\taddSplits\x12C\n" +
 	"\rassign_splits\x187 \x01(\v2\x1c.sluice.command.AssignSplitsH\x00R\fassignSplits\x12R\n" +
-	"\x12release_partitions\x188 \x01(\v2!.sluice.command.ReleasePartitionsH\x00R\x11releasePartitionsB\t\n" +
+	"\x12release_partitions\x188 \x01(\v2!.sluice.command.ReleasePartitionsH\x00R\x11releasePartitions\x12C\n" +
+	"\rrelease_slots\x189 \x01(\v2\x1c.sluice.command.ReleaseSlotsH\x00R\freleaseSlotsB\t\n" +
 	"\acommand\"'\n" +
 	"\vInitCluster\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\"t\n" +
@@ -3137,7 +3216,11 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x128\n" +
 	"\n" +
 	"partitions\x18\x03 \x03(\v2\x18.sluice.job.PartitionRefR\n" +
-	"partitions\"c\n" +
+	"partitions\"S\n" +
+	"\fReleaseSlots\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x14\n" +
+	"\x05slots\x18\x03 \x03(\x05R\x05slots\"c\n" +
 	"\aFailJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12)\n" +
@@ -3232,7 +3315,7 @@ func file_proto_commandpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_commandpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_commandpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_proto_commandpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_proto_commandpb_command_proto_goTypes = []any{
 	(WorkerHealth)(0),             // 0: sluice.command.WorkerHealth
 	(*Command)(nil),               // 1: sluice.command.Command
@@ -3257,30 +3340,31 @@ var file_proto_commandpb_command_proto_goTypes = []any{
 	(*UpdateSubtasks)(nil),        // 20: sluice.command.UpdateSubtasks
 	(*RestartRegions)(nil),        // 21: sluice.command.RestartRegions
 	(*ReleasePartitions)(nil),     // 22: sluice.command.ReleasePartitions
-	(*FailJob)(nil),               // 23: sluice.command.FailJob
-	(*CancelJob)(nil),             // 24: sluice.command.CancelJob
-	(*DeployCommitter)(nil),       // 25: sluice.command.DeployCommitter
-	(*ConfirmCommits)(nil),        // 26: sluice.command.ConfirmCommits
-	(*EndJob)(nil),                // 27: sluice.command.EndJob
-	(*AddSplits)(nil),             // 28: sluice.command.AddSplits
-	(*AssignSplits)(nil),          // 29: sluice.command.AssignSplits
-	(*ForgetJobs)(nil),            // 30: sluice.command.ForgetJobs
-	(*Record)(nil),                // 31: sluice.command.Record
-	(*Header)(nil),                // 32: sluice.command.Header
-	(*Artifact)(nil),              // 33: sluice.command.Artifact
-	(*Request)(nil),               // 34: sluice.command.Request
-	(*Trailer)(nil),               // 35: sluice.command.Trailer
-	(*jobpb.JobSpec)(nil),         // 36: sluice.job.JobSpec
-	(*jobpb.Plan)(nil),            // 37: sluice.job.Plan
-	(*jobpb.Failure)(nil),         // 38: sluice.job.Failure
-	(*taskpb.RegionEpoch)(nil),    // 39: sluice.task.RegionEpoch
-	(*taskpb.SubtaskUpdate)(nil),  // 40: sluice.task.SubtaskUpdate
-	(*jobpb.PartitionRef)(nil),    // 41: sluice.job.PartitionRef
-	(*jobpb.Split)(nil),           // 42: sluice.job.Split
-	(*jobpb.SplitAssignment)(nil), // 43: sluice.job.SplitAssignment
-	(*jobpb.Job)(nil),             // 44: sluice.job.Job
-	(*jobpb.Event)(nil),           // 45: sluice.job.Event
-	(*jobpb.SourceState)(nil),     // 46: sluice.job.SourceState
+	(*ReleaseSlots)(nil),          // 23: sluice.command.ReleaseSlots
+	(*FailJob)(nil),               // 24: sluice.command.FailJob
+	(*CancelJob)(nil),             // 25: sluice.command.CancelJob
+	(*DeployCommitter)(nil),       // 26: sluice.command.DeployCommitter
+	(*ConfirmCommits)(nil),        // 27: sluice.command.ConfirmCommits
+	(*EndJob)(nil),                // 28: sluice.command.EndJob
+	(*AddSplits)(nil),             // 29: sluice.command.AddSplits
+	(*AssignSplits)(nil),          // 30: sluice.command.AssignSplits
+	(*ForgetJobs)(nil),            // 31: sluice.command.ForgetJobs
+	(*Record)(nil),                // 32: sluice.command.Record
+	(*Header)(nil),                // 33: sluice.command.Header
+	(*Artifact)(nil),              // 34: sluice.command.Artifact
+	(*Request)(nil),               // 35: sluice.command.Request
+	(*Trailer)(nil),               // 36: sluice.command.Trailer
+	(*jobpb.JobSpec)(nil),         // 37: sluice.job.JobSpec
+	(*jobpb.Plan)(nil),            // 38: sluice.job.Plan
+	(*jobpb.Failure)(nil),         // 39: sluice.job.Failure
+	(*taskpb.RegionEpoch)(nil),    // 40: sluice.task.RegionEpoch
+	(*taskpb.SubtaskUpdate)(nil),  // 41: sluice.task.SubtaskUpdate
+	(*jobpb.PartitionRef)(nil),    // 42: sluice.job.PartitionRef
+	(*jobpb.Split)(nil),           // 43: sluice.job.Split
+	(*jobpb.SplitAssignment)(nil), // 44: sluice.job.SplitAssignment
+	(*jobpb.Job)(nil),             // 45: sluice.job.Job
+	(*jobpb.Event)(nil),           // 46: sluice.job.Event
+	(*jobpb.SourceState)(nil),     // 47: sluice.job.SourceState
 }
 var file_proto_commandpb_command_proto_depIdxs = []int32{
 	2,  // 0: sluice.command.Command.init_cluster:type_name -> sluice.command.InitCluster
@@ -3300,45 +3384,46 @@ var file_proto_commandpb_command_proto_depIdxs = []int32{
 	18, // 14: sluice.command.Command.schedule_regions:type_name -> sluice.command.ScheduleRegions
 	20, // 15: sluice.command.Command.update_subtasks:type_name -> sluice.command.UpdateSubtasks
 	21, // 16: sluice.command.Command.restart_regions:type_name -> sluice.command.RestartRegions
-	23, // 17: sluice.command.Command.fail_job:type_name -> sluice.command.FailJob
-	24, // 18: sluice.command.Command.cancel_job:type_name -> sluice.command.CancelJob
-	26, // 19: sluice.command.Command.confirm_commits:type_name -> sluice.command.ConfirmCommits
-	27, // 20: sluice.command.Command.end_job:type_name -> sluice.command.EndJob
-	30, // 21: sluice.command.Command.forget_jobs:type_name -> sluice.command.ForgetJobs
-	25, // 22: sluice.command.Command.deploy_committer:type_name -> sluice.command.DeployCommitter
-	28, // 23: sluice.command.Command.add_splits:type_name -> sluice.command.AddSplits
-	29, // 24: sluice.command.Command.assign_splits:type_name -> sluice.command.AssignSplits
+	24, // 17: sluice.command.Command.fail_job:type_name -> sluice.command.FailJob
+	25, // 18: sluice.command.Command.cancel_job:type_name -> sluice.command.CancelJob
+	27, // 19: sluice.command.Command.confirm_commits:type_name -> sluice.command.ConfirmCommits
+	28, // 20: sluice.command.Command.end_job:type_name -> sluice.command.EndJob
+	31, // 21: sluice.command.Command.forget_jobs:type_name -> sluice.command.ForgetJobs
+	26, // 22: sluice.command.Command.deploy_committer:type_name -> sluice.command.DeployCommitter
+	29, // 23: sluice.command.Command.add_splits:type_name -> sluice.command.AddSplits
+	30, // 24: sluice.command.Command.assign_splits:type_name -> sluice.command.AssignSplits
 	22, // 25: sluice.command.Command.release_partitions:type_name -> sluice.command.ReleasePartitions
-	3,  // 26: sluice.command.PutNode.node:type_name -> sluice.command.Node
-	0,  // 27: sluice.command.Worker.health:type_name -> sluice.command.WorkerHealth
-	7,  // 28: sluice.command.RegisterWorker.worker:type_name -> sluice.command.Worker
-	36, // 29: sluice.command.SubmitJob.spec:type_name -> sluice.job.JobSpec
-	37, // 30: sluice.command.PlanJob.plan:type_name -> sluice.job.Plan
-	38, // 31: sluice.command.RejectPlan.failure:type_name -> sluice.job.Failure
-	39, // 32: sluice.command.ScheduleRegions.regions:type_name -> sluice.task.RegionEpoch
-	19, // 33: sluice.command.ScheduleRegions.assignments:type_name -> sluice.command.Assignment
-	40, // 34: sluice.command.UpdateSubtasks.updates:type_name -> sluice.task.SubtaskUpdate
-	39, // 35: sluice.command.RestartRegions.regions:type_name -> sluice.task.RegionEpoch
-	38, // 36: sluice.command.RestartRegions.cause:type_name -> sluice.job.Failure
-	41, // 37: sluice.command.RestartRegions.lost:type_name -> sluice.job.PartitionRef
-	41, // 38: sluice.command.ReleasePartitions.partitions:type_name -> sluice.job.PartitionRef
-	38, // 39: sluice.command.FailJob.cause:type_name -> sluice.job.Failure
-	42, // 40: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
-	43, // 41: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
-	32, // 42: sluice.command.Record.header:type_name -> sluice.command.Header
-	3,  // 43: sluice.command.Record.node:type_name -> sluice.command.Node
-	7,  // 44: sluice.command.Record.worker:type_name -> sluice.command.Worker
-	33, // 45: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
-	44, // 46: sluice.command.Record.job:type_name -> sluice.job.Job
-	34, // 47: sluice.command.Record.request:type_name -> sluice.command.Request
-	45, // 48: sluice.command.Record.event:type_name -> sluice.job.Event
-	35, // 49: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
-	46, // 50: sluice.command.Record.source:type_name -> sluice.job.SourceState
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	23, // 26: sluice.command.Command.release_slots:type_name -> sluice.command.ReleaseSlots
+	3,  // 27: sluice.command.PutNode.node:type_name -> sluice.command.Node
+	0,  // 28: sluice.command.Worker.health:type_name -> sluice.command.WorkerHealth
+	7,  // 29: sluice.command.RegisterWorker.worker:type_name -> sluice.command.Worker
+	37, // 30: sluice.command.SubmitJob.spec:type_name -> sluice.job.JobSpec
+	38, // 31: sluice.command.PlanJob.plan:type_name -> sluice.job.Plan
+	39, // 32: sluice.command.RejectPlan.failure:type_name -> sluice.job.Failure
+	40, // 33: sluice.command.ScheduleRegions.regions:type_name -> sluice.task.RegionEpoch
+	19, // 34: sluice.command.ScheduleRegions.assignments:type_name -> sluice.command.Assignment
+	41, // 35: sluice.command.UpdateSubtasks.updates:type_name -> sluice.task.SubtaskUpdate
+	40, // 36: sluice.command.RestartRegions.regions:type_name -> sluice.task.RegionEpoch
+	39, // 37: sluice.command.RestartRegions.cause:type_name -> sluice.job.Failure
+	42, // 38: sluice.command.RestartRegions.lost:type_name -> sluice.job.PartitionRef
+	42, // 39: sluice.command.ReleasePartitions.partitions:type_name -> sluice.job.PartitionRef
+	39, // 40: sluice.command.FailJob.cause:type_name -> sluice.job.Failure
+	43, // 41: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
+	44, // 42: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
+	33, // 43: sluice.command.Record.header:type_name -> sluice.command.Header
+	3,  // 44: sluice.command.Record.node:type_name -> sluice.command.Node
+	7,  // 45: sluice.command.Record.worker:type_name -> sluice.command.Worker
+	34, // 46: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
+	45, // 47: sluice.command.Record.job:type_name -> sluice.job.Job
+	35, // 48: sluice.command.Record.request:type_name -> sluice.command.Request
+	46, // 49: sluice.command.Record.event:type_name -> sluice.job.Event
+	36, // 50: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
+	47, // 51: sluice.command.Record.source:type_name -> sluice.job.SourceState
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_proto_commandpb_command_proto_init() }
@@ -3373,8 +3458,9 @@ func file_proto_commandpb_command_proto_init() {
 		(*Command_AddSplits)(nil),
 		(*Command_AssignSplits)(nil),
 		(*Command_ReleasePartitions)(nil),
+		(*Command_ReleaseSlots)(nil),
 	}
-	file_proto_commandpb_command_proto_msgTypes[30].OneofWrappers = []any{
+	file_proto_commandpb_command_proto_msgTypes[31].OneofWrappers = []any{
 		(*Record_Header)(nil),
 		(*Record_Node)(nil),
 		(*Record_Worker)(nil),
@@ -3391,7 +3477,7 @@ func file_proto_commandpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_commandpb_command_proto_rawDesc), len(file_proto_commandpb_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -78,6 +78,8 @@ func (c *Command) validateJob() error {
 	case *Command_ReleasePartitions:
 		return errors.Join(checkCount("release_partitions.partitions", len(b.ReleasePartitions.GetPartitions())),
 			checkResults("release_partitions.partitions", b.ReleasePartitions.GetPartitions()))
+	case *Command_ReleaseSlots:
+		return checkCount("release_slots.slots", len(b.ReleaseSlots.GetSlots()))
 	case *Command_FailJob:
 		return checkFailure("fail_job.cause", b.FailJob.GetCause())
 	case *Command_DeployCommitter:

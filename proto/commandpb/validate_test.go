@@ -44,6 +44,7 @@ func TestMalformedCommandsAreRefused(t *testing.T) {
 		"no updates":               {Command: &Command_UpdateSubtasks{UpdateSubtasks: &UpdateSubtasks{}}},
 		"output that is too large": {Command: &Command_UpdateSubtasks{UpdateSubtasks: &UpdateSubtasks{Updates: []*taskpb.SubtaskUpdate{{Committables: []*jobpb.Committable{{Data: make([]byte, jobpb.MaxCommittable+1)}}}}}}},
 		"split that is too large":  {Command: &Command_AddSplits{AddSplits: &AddSplits{Splits: []*jobpb.Split{{Data: make([]byte, jobpb.MaxSplitBytes+1)}}}}},
+		"no slots to give back":    {Command: &Command_ReleaseSlots{ReleaseSlots: &ReleaseSlots{}}},
 		"no assignments":           {Command: &Command_AssignSplits{AssignSplits: &AssignSplits{}}},
 		"nothing to forget":        {Command: &Command_ForgetJobs{ForgetJobs: &ForgetJobs{}}},
 	} {
