@@ -100,8 +100,7 @@ func waitFor(gate <-chan struct{}) func(context.Context, int) error {
 // diary notes what its operator is told.
 type diary struct {
 	Base
-	emit  Push[string]
-	calls []string
+	emit Push[string]
 }
 
 func (d *diary) OnInputEnd(input int) error {

@@ -348,6 +348,43 @@ func TestTheClockStandsStillWhileHistoryIsRead(t *testing.T) {
 	}
 }
 
+// A reader that has read its part of history leaves the minimum after a while: those that still read hold the clock. It is
+// back when there is more for it.
+func TestAReaderWithNothingLeftOfHistoryIsIdleAfterAWhile(t *testing.T) {
+	o := &heardOutlet{}
+	h, _ := driven(t, &history{numbers{endless: true}}, Options[int]{Watermarks: WatermarksBounded, IdleAfter: time.Minute}, func(c *Config) {
+		c.Chain = chain.New(c.Runtime.Ctx, c.Runtime.Cursor, []chain.Node{{ID: "out", Outlet: o, Size: 1}}, -1)
+	})
+	h.push = func(int) { o.heard = append(o.heard, "record") }
+	now := time.Now()
+	h.rt.Now = func() time.Time { return now }
+	for i, wait := range []time.Duration{30 * time.Second, 2 * time.Minute, 0} {
+		if err := h.Assigned(&taskpb.AssignSplits{Offset: int32(i), Splits: phasedSplits(i, min(i+1, 2))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Step(512); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(wait)
+		if _, err := h.OnTime(now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	idle := fmt.Sprintf("event %d", element.Idle)
+	if want := []string{"record", "record", idle}; !slices.Equal(o.heard, want) {
+		t.Errorf("heard %v, want %v", o.heard, want)
+	}
+	if err := h.Assigned(&taskpb.AssignSplits{Offset: 2, Splits: splitsFrom(0, 1)}); err != nil { // more history
+		t.Fatal(err)
+	}
+	if _, err := h.Step(512); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(o.heard); o.heard[n-1] != "record" || o.heard[n-2] != fmt.Sprintf("event %d", element.Watermark) {
+		t.Errorf("heard %v: it is not back before its records", o.heard)
+	}
+}
+
 // A reader of history that gets nothing live must not stop everybody's clock.
 func TestAReaderWithoutALiveSplitIsIdle(t *testing.T) {
 	o := &heardOutlet{}

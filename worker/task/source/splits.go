@@ -50,7 +50,7 @@ func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
 	if !h.marking {
 		h.silence()
 	}
-	return nil
+	return h.say() // a source that was idle is back before its records are
 }
 
 // enter notes that the splits of a phase are given out.
@@ -68,6 +68,9 @@ func (h *head[T]) enter(phase int32) {
 // add takes one more split into the clock. What is live goes on where the history that this reader has read has left it.
 func (h *head[T]) add(phase int32, now time.Time) {
 	h.enter(phase)
+	if !h.lastPhase() {
+		h.marks.Wake(unassigned)
+	}
 	newest := element.MinTime
 	if h.marking && !h.bounded && h.phases > 1 && phase == h.phases-1 {
 		newest = h.past
@@ -129,8 +132,16 @@ func (h *head[T]) OnTime(now time.Time) (next time.Time, err error) {
 	if !h.poll.emptyFrom.IsZero() {
 		next = chain.Earlier(next, h.poll.emptyFrom.Add(emptyPoll))
 	}
-	if h.idles() && h.lastPhase() { // what is bounded has only not ended yet
+	switch {
+	case !h.idles():
+	case h.lastPhase():
 		next = chain.Earlier(next, h.restIdle(now))
+	case h.dry: // what is bounded has only not ended yet, but there may be nothing of it left for this reader
+		if due := h.dryFrom.Add(h.opts.IdleAfter); due.After(now) {
+			next = chain.Earlier(next, due)
+		} else {
+			h.marks.Rest(unassigned)
+		}
 	}
 	return next, h.say()
 }
