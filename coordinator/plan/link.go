@@ -63,8 +63,6 @@ func (p *planner) exchange(in *jobpb.Input, by jobpb.Partitioner) (jobpb.Exchang
 		return jobpb.ExchangeKind_EXCHANGE_PIPELINED, "unbounded input"
 	case p.mode == jobpb.Mode_MODE_STREAMING:
 		return jobpb.ExchangeKind_EXCHANGE_PIPELINED, "streaming mode"
-	case p.o.Exchanges == PipelinedOnly:
-		return jobpb.ExchangeKind_EXCHANGE_PIPELINED, "bounded input, pipelined"
 	case p.mode == jobpb.Mode_MODE_BATCH:
 		return jobpb.ExchangeKind_EXCHANGE_BLOCKING, "batch mode"
 	case by == jobpb.Partitioner_PARTITIONER_FORWARD:

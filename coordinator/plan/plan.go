@@ -16,16 +16,6 @@ const (
 	CodeOverridden = "W024" // an exchange that was asked to be pipelined cannot be
 )
 
-// Exchanges says which kinds of exchange the planner chooses by itself.
-type Exchanges uint8
-
-const (
-	// PipelinedOnly chooses none but pipelined ones.
-	PipelinedOnly Exchanges = iota
-	// Automatic chooses a blocking exchange where the edge is a shuffle and everything upstream is bounded.
-	Automatic
-)
-
 // Options is what a plan depends on besides the graph.
 type Options struct {
 	// Settings are those given on the command line; they win over the graph's own.
@@ -37,8 +27,6 @@ type Options struct {
 	DefaultParallelism int
 	// Slots is the number of slots that exist: the meaning of a parallelism of -1. 0: unknown, DefaultParallelism is taken.
 	Slots int
-	// Exchanges that are chosen.
-	Exchanges Exchanges
 }
 
 // Make plans g. Diagnostics with a code E… are errors, and then the plan is nil; those with W… are warnings and stand in

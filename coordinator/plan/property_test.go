@@ -64,7 +64,7 @@ func randomInputs(t *rapid.T, g *jobpb.Graph, o *jobpb.Operator) {
 }
 
 func randomOptions(t *rapid.T) Options {
-	o := Options{DefaultParallelism: rapid.IntRange(0, 4).Draw(t, "default"), Slots: rapid.IntRange(0, 5).Draw(t, "slots"), Exchanges: Automatic, Settings: map[string]string{}}
+	o := Options{DefaultParallelism: rapid.IntRange(0, 4).Draw(t, "default"), Slots: rapid.IntRange(0, 5).Draw(t, "slots"), Settings: map[string]string{}}
 	if m := rapid.SampledFrom([]string{"", "streaming", "streaming"}).Draw(t, "mode"); m != "" {
 		o.Settings["mode"] = m
 	}

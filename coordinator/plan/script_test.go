@@ -26,7 +26,7 @@ func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			g := parse(t, d)
-			o := Options{Settings: map[string]string{}, DefaultParallelism: 2, Exchanges: Automatic}
+			o := Options{Settings: map[string]string{}, DefaultParallelism: 2}
 			for _, a := range d.CmdArgs {
 				n, _ := strconv.Atoi(a.Vals[0])
 				switch a.Key {
