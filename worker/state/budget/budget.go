@@ -4,9 +4,9 @@ import "sync/atomic"
 
 // Budget is a number of bytes for many shares. nil is a budget without limit.
 type Budget struct {
-	total int64
-	used  atomic.Int64 // by shares that can make room
-	fixed atomic.Int64 // by those that cannot
+	total  int64
+	used   atomic.Int64 // by shares that can make room
+	fixed  atomic.Int64 // by those that cannot
 	shares atomic.Int64 // that can make room
 }
 

@@ -21,9 +21,11 @@ const (
 
 // extents is the memory of a slab: blocks of 1 << bits elements, several of them in one piece of the heap.
 type extents struct {
-	meter  *Meter
-	size   uintptr // of an element
+	base   unsafe.Pointer // of blocks: addressing an element checks no bounds
+	size   uintptr        // of an element
 	bits   uint
+	mask   uint32 // 1 << bits - 1
+	meter  *Meter
 	alloc  func(elements int) unsafe.Pointer
 	blocks []unsafe.Pointer // nil: released
 	list   []extent
@@ -40,12 +42,13 @@ func newExtents(m *Meter, size uintptr, blockBits uint, alloc func(int) unsafe.P
 	for blockBits > 0 && size<<blockBits > maxBlock {
 		blockBits--
 	}
-	return extents{meter: m, size: size, bits: blockBits, alloc: alloc, limit: maxExtent}
+	return extents{meter: m, size: size, bits: blockBits, mask: 1<<blockBits - 1, alloc: alloc, limit: maxExtent}
 }
 
 // at is the address of an element of a block that exists.
 func (x *extents) at(id uint32) unsafe.Pointer {
-	return unsafe.Add(x.blocks[id>>x.bits], uintptr(id&(1<<x.bits-1))*x.size)
+	block := *(*unsafe.Pointer)(unsafe.Add(x.base, uintptr(id>>(x.bits&31))*unsafe.Sizeof(x.base)))
+	return unsafe.Add(block, uintptr(id&x.mask)*x.size)
 }
 
 // has reports whether the block of the element exists.
@@ -70,6 +73,7 @@ func (x *extents) grow() {
 	n := x.next() / x.blockBytes()
 	first := len(x.blocks)
 	x.blocks = append(x.blocks, make([]unsafe.Pointer, n)...)
+	x.base = unsafe.Pointer(unsafe.SliceData(x.blocks))
 	x.list = append(x.list, extent{first: first, end: first + n})
 	x.revive(len(x.list) - 1)
 }
@@ -94,6 +98,48 @@ func (x *extents) release(i int) {
 	clear(x.blocks[e.first:e.end])
 	x.meter.Add(-(e.end - e.first) * x.blockBytes())
 }
+
+// Memory is how the owner of a slab's ids sees its extents.
+type Memory interface {
+	// Next is the size in bytes of the extent that would be made next, behind all others.
+	Next() int
+	// Span is how many ids the next extent has room for.
+	Span() uint32
+	// Extents is the number of extents, released ones included.
+	Extents() int
+	// Extent is the half-open range of the ids of extent i; live is false if it is released.
+	Extent(i int) (first, end uint32, live bool)
+	// Release gives an extent back to the collector. Nothing in it may be in use.
+	Release(i int)
+	// Limit bounds further extents, in bytes.
+	Limit(bytes int)
+	// UnitBytes is the size of an element.
+	UnitBytes() int
+}
+
+// Next implements Memory.
+func (x *extents) Next() int { return x.next() }
+
+// Span implements Memory.
+func (x *extents) Span() uint32 { return uint32(x.next()/x.blockBytes()) << x.bits }
+
+// Extents implements Memory.
+func (x *extents) Extents() int { return len(x.list) }
+
+// Extent implements Memory.
+func (x *extents) Extent(i int) (first, end uint32, live bool) {
+	e := x.list[i]
+	return uint32(e.first) << x.bits, uint32(e.end) << x.bits, e.live
+}
+
+// Release implements Memory.
+func (x *extents) Release(i int) { x.release(i) }
+
+// Limit implements Memory.
+func (x *extents) Limit(bytes int) { x.limit = bytes }
+
+// UnitBytes implements Memory.
+func (x *extents) UnitBytes() int { return int(x.size) }
 
 // of is the number of the extent of a block.
 func (x *extents) of(block int) int {
@@ -161,9 +207,7 @@ func NewRows(m *Meter, blockBits uint, fields ...reflect.StructField) Rows {
 func (r *Rows) Offset(i int) uintptr { return r.typ.Field(i).Offset }
 
 // At is the address of element id, whose block exists.
-func (r *Rows) At(id uint32) unsafe.Pointer {
-	return unsafe.Add(r.blocks[id>>r.bits], uintptr(id&(1<<r.bits-1))*r.size)
-}
+func (r *Rows) At(id uint32) unsafe.Pointer { return r.at(id) }
 
 // Ensure makes the block of element id.
 func (r *Rows) Ensure(id uint32) unsafe.Pointer {

@@ -31,9 +31,10 @@ const tagShift = 24
 // the table (they would move when it grows, and with them what columns, dirty sets and pre-images call them); eight
 // bytes a slot (twice the cache lines and pages that a lookup misses).
 type Index struct {
-	heads  []Head  // of leaves, at hand: a lookup has one pointer less to follow
-	leaves []*leaf // by the hash bits from leafBits up; neighbours may be the same leaf
-	top    uint64  // len(leaves) - 1
+	base   unsafe.Pointer // of heads: a lookup checks no bounds
+	heads  []Head         // of leaves, at hand: a lookup has one pointer less to follow
+	leaves []*leaf        // by the hash bits from leafBits up; neighbours may be the same leaf
+	top    uint64         // len(leaves) - 1
 	// hashOf is the hash of an id, for growing; the low half is enough.
 	hashOf func(id uint32) uint64
 	meter  *Meter
@@ -68,6 +69,7 @@ func NewIndex(m *Meter, hashOf func(id uint32) uint64) Index {
 	x := Index{hashOf: hashOf, meter: m}
 	l := x.newLeaf(firstSlots, 0, tagMask(firstIDBits))
 	x.heads, x.leaves = []Head{l.Head}, []*leaf{l}
+	x.rebase()
 	return x
 }
 
@@ -80,7 +82,7 @@ func (x *Index) newLeaf(slots int, depth uint, tags uint32) *leaf {
 }
 
 func (x *Index) slots(n int) []uint32 {
-	if n < 1<<leafBits {
+	if n != 1<<leafBits { // larger ones are those that cannot be split
 		return make([]uint32, n)
 	}
 	if len(x.spare) == 0 {
@@ -97,6 +99,8 @@ func (x *Index) slots(n int) []uint32 {
 	x.meter.Add(-leafBytes)
 	return s
 }
+
+func (x *Index) rebase() { x.base = unsafe.Pointer(unsafe.SliceData(x.heads)) }
 
 // drop takes a leaf's memory back.
 func (x *Index) drop(l *leaf) {
@@ -124,12 +128,15 @@ func (x *Index) Reserve(n int) {
 		l := x.newLeaf(slots, depth, tagMask(firstIDBits))
 		x.leaves, x.heads = append(x.leaves, l), append(x.heads, l.Head)
 	}
+	x.rebase()
 }
 
 func (x *Index) leaf(h uint64) *leaf { return x.leaves[h>>leafBits&x.top] }
 
 // Head is the leaf of a hash.
-func (x *Index) Head(h uint64) *Head { return &x.heads[h>>leafBits&x.top] }
+func (x *Index) Head(h uint64) *Head {
+	return (*Head)(unsafe.Add(x.base, uintptr(h>>leafBits&x.top)*unsafe.Sizeof(Head{})))
+}
 
 // Find is the next id from slot *at on whose tag is that of h. *at is the hash at first, and moves on.
 func (l *Head) Find(h uint64, at *uint64) (id uint32, ok bool) {
@@ -199,6 +206,7 @@ func (x *Index) grow(l *leaf, h uint64) {
 	if 1<<l.depth == len(x.leaves) {
 		x.leaves, x.heads = append(x.leaves, x.leaves...), append(x.heads, x.heads...)
 		x.top = uint64(len(x.leaves) - 1)
+		x.rebase()
 	}
 	halves := [2]*leaf{x.newLeaf(len(l.slots), l.depth+1, l.Tags), x.newLeaf(len(l.slots), l.depth+1, l.Tags)}
 	bit := leafBits + l.depth

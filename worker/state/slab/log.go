@@ -27,7 +27,9 @@ type Log[P any] struct {
 }
 
 // NewLog makes an empty log.
-func NewLog[P any](m *Meter, entryBytes int) Log[P] { return Log[P]{meter: m, size: entryBytes * logLen} }
+func NewLog[P any](m *Meter, entryBytes int) Log[P] {
+	return Log[P]{meter: m, size: entryBytes * logLen}
+}
 
 func (l *Log[P]) at(pos uint32) *Pre[P] { return &l.blocks[pos/logLen][pos%logLen] }
 
@@ -77,10 +79,10 @@ func (l *Log[P]) Take(id uint32) (pre Pre[P], ok bool) {
 
 // catchUp indexes what was pushed since the last look: those who never look pay nothing.
 func (l *Log[P]) catchUp() {
+	before := l.lookups.Bytes()
 	if l.index.heads == nil {
 		l.index = NewIndex(&l.lookups, func(pos uint32) uint64 { return spread(l.at(pos).ID) })
 	}
-	before := l.lookups.Bytes()
 	for ; l.indexed < l.end; l.indexed++ {
 		if id := l.at(l.indexed).ID; id != NoID {
 			l.index.Insert(spread(id), l.indexed)
