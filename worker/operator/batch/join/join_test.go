@@ -480,7 +480,7 @@ func TestKeysWithMoreRecordsThanMemoryOnBothSides(t *testing.T) {
 	for _, hot := range []struct{ l, r int }{{0, 90}, {90, 0}, {90, 90}, {100, 100}} {
 		for _, kind := range []string{"inner", "full"} {
 			t.Run(fmt.Sprintf("%s, %d%% and %d%%", kind, hot.l, hot.r), func(t *testing.T) {
-				steps := shape{lefts: 900, rights: 900, keys: 1000, text: 1000, hotL: hot.l, hotR: hot.r, order: "mixed", seed: 7}.steps()
+				steps := shape{lefts: 450, rights: 450, keys: 500, text: 2000, hotL: hot.l, hotR: hot.r, order: "mixed", seed: 7}.steps()
 				got, counters := play(t, 64<<10, spec4(kind, Right), steps)
 				same(t, got, nested(kind, steps))
 				if counters.Spilled == 0 || counters.SpilledRecords == 0 || counters.SpillDepth == 0 {
