@@ -14,10 +14,10 @@ func (l *loader) takeJob(p *jobpb.Job) error {
 	if !ok || n > v.nextJob || p.Spec == nil {
 		return fmt.Errorf("job %.100q has no valid number or no spec", p.Id)
 	}
-	if _, double := v.jobs.get(n); double {
+	if _, double := v.jobs.Get(n); double {
 		return fmt.Errorf("job number %d is there twice", n)
 	}
-	if _, double := v.changed.get(p.Revision); double || p.Revision > v.index {
+	if _, double := v.changed.Get(p.Revision); double || p.Revision > v.index {
 		return fmt.Errorf("job %s has the revision %d of another job or of the future", p.Id, p.Revision)
 	}
 	if _, known := jobpb.JobStatus_name[int32(p.Status)]; !known || p.Status == jobpb.JobStatus_JOB_UNSPECIFIED {
@@ -35,11 +35,11 @@ func (l *loader) takeJob(p *jobpb.Job) error {
 			continue
 		}
 		k := place(s.worker, s.incarnation)
-		used, _ := v.used.get(k)
-		v.used = v.used.put(k, used+1)
+		used, _ := v.used.Get(k)
+		v.used = v.used.Put(k, used+1)
 	}
-	v.jobs = v.jobs.put(n, j)
-	v.changed = v.changed.put(p.Revision, n)
+	v.jobs = v.jobs.Put(n, j)
+	v.changed = v.changed.Put(p.Revision, n)
 	return nil
 }
 
@@ -191,6 +191,6 @@ func (l *loader) takeSource(p *jobpb.SourceState) error {
 	s.splits, s.owners, s.of = splits.v, owners.v, of.v
 	next := *j
 	next.sources = append(j.sources[:len(j.sources):len(j.sources)], s)
-	l.v.jobs = l.v.jobs.put(j.number, &next)
+	l.v.jobs = l.v.jobs.Put(j.number, &next)
 	return nil
 }

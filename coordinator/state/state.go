@@ -244,10 +244,10 @@ func (t *tx) gone(kind byte, id string) {
 func (t *tx) event(e *jobpb.Event) {
 	e.Index, e.TimeUs, e.Term = t.index, t.now, t.term
 	t.nextEvent++
-	t.events = t.events.put(t.nextEvent, e)
-	if t.events.len() > MaxEvents {
-		k, _, _ := t.events.first()
-		t.events = t.events.del(k)
+	t.events = t.events.Put(t.nextEvent, e)
+	if t.events.Len() > MaxEvents {
+		k, _, _ := t.events.First()
+		t.events = t.events.Del(k)
 	}
 	t.note(changeEvent, e)
 }

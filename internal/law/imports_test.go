@@ -34,7 +34,7 @@ const (
 
 // pureCoordinator are the facts and decisions of the coordinator.
 var pureCoordinator = []string{
-	"coordinator/state", "coordinator/plan", "coordinator/region", "coordinator/schedule", "coordinator/supply", "coordinator/placement", "coordinator/recovery", "coordinator/checkpoint",
+	"coordinator/state", "coordinator/state/ordered", "coordinator/plan", "coordinator/region", "coordinator/schedule", "coordinator/supply", "coordinator/placement", "coordinator/recovery", "coordinator/checkpoint",
 }
 
 // pure are the packages whose functions are functions: same arguments, same answer.

@@ -1,16 +1,16 @@
-package state
+package ordered
 
 import (
 	"cmp"
 	"iter"
 )
 
-// omap is an immutable ordered map: put and del return a new map that shares all but the path to the changed entry
-// with the old one. That is what makes a View one pointer. A Go map would have to be copied whole for every command
+// Map is an immutable ordered map: Put and Del return a new map that shares all but the path to the changed entry
+// with the old one. That is what makes a view of the facts one pointer. A Go map would have to be copied whole for every command
 // while anybody looks at an older view, and its order differs from node to node.
 //
 // It is an AVL tree; entries are visited in the order of their keys.
-type omap[K cmp.Ordered, V any] struct {
+type Map[K cmp.Ordered, V any] struct {
 	root *branch[K, V]
 	n    int
 }
@@ -22,9 +22,15 @@ type branch[K cmp.Ordered, V any] struct {
 	height      int8
 }
 
-func (m omap[K, V]) len() int { return m.n }
+// Same reports whether no entry was put or deleted between two maps of which one was made from the other. If not, it may
+// still be that they are equal.
+func (m Map[K, V]) Same(o Map[K, V]) bool { return m.root == o.root }
 
-func (m omap[K, V]) get(k K) (V, bool) {
+// Len is the number of entries.
+func (m Map[K, V]) Len() int { return m.n }
+
+// Get finds the value of a key.
+func (m Map[K, V]) Get(k K) (V, bool) {
 	for b := m.root; b != nil; {
 		switch c := cmp.Compare(k, b.key); {
 		case c < 0:
@@ -39,7 +45,8 @@ func (m omap[K, V]) get(k K) (V, bool) {
 	return zero, false
 }
 
-func (m omap[K, V]) put(k K, v V) omap[K, V] {
+// Put is m with an entry that is new or has replaced the one of its key.
+func (m Map[K, V]) Put(k K, v V) Map[K, V] {
 	root, added := m.root.put(k, v)
 	if added {
 		m.n++
@@ -48,7 +55,8 @@ func (m omap[K, V]) put(k K, v V) omap[K, V] {
 	return m
 }
 
-func (m omap[K, V]) del(k K) omap[K, V] {
+// Del is m without the entry of a key.
+func (m Map[K, V]) Del(k K) Map[K, V] {
 	root, removed := m.root.del(k)
 	if removed {
 		m.n--
@@ -57,18 +65,18 @@ func (m omap[K, V]) del(k K) omap[K, V] {
 	return m
 }
 
-// all visits every entry in the order of keys.
-func (m omap[K, V]) all() iter.Seq2[K, V] {
+// All visits every entry in the order of keys.
+func (m Map[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) { m.root.walk(yield) }
 }
 
-// after visits the entries with a key above k.
-func (m omap[K, V]) after(k K) iter.Seq2[K, V] {
+// After visits the entries with a key above k.
+func (m Map[K, V]) After(k K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) { m.root.walkAfter(k, yield) }
 }
 
-// first is the entry with the lowest key.
-func (m omap[K, V]) first() (k K, v V, ok bool) {
+// First is the entry with the lowest key.
+func (m Map[K, V]) First() (k K, v V, ok bool) {
 	b := m.root
 	if b == nil {
 		return k, v, false
