@@ -26,6 +26,25 @@ type Bytes struct {
 	Count  int64
 }
 
+// Merge adds up two lists. It changes neither.
+func Merge(a, b []Bytes) []Bytes {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	sum := slices.Clone(a)
+	for _, x := range b {
+		if i := slices.IndexFunc(sum, func(y Bytes) bool { return y.Worker == x.Worker }); i >= 0 {
+			sum[i].Count += x.Count
+		} else {
+			sum = append(sum, x)
+		}
+	}
+	return sum
+}
+
 // Choose gives each slot a worker: the previous one if it has room; else one that holds stored inputs; else the freest.
 // The workers, ordered by id, must have room for all of them.
 //

@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -66,6 +67,20 @@ func TestSlotsThatReadFromEverywhereAreSpreadLikeTheBytes(t *testing.T) {
 				t.Errorf("%s: worker %d got %d slots, want %d", name, i, got, n)
 			}
 		}
+	}
+}
+
+func TestMergedInputsAreSums(t *testing.T) {
+	a, b := []Bytes{{"w0", 1}, {"w1", 2}}, []Bytes{{"w1", 3}, {"w2", 4}}
+	want := []Bytes{{"w0", 1}, {"w1", 5}, {"w2", 4}}
+	if got := Merge(a, b); !slices.Equal(got, want) || a[1].Count != 2 || b[0].Count != 3 {
+		t.Errorf("%v of %v and %v", got, a, b)
+	}
+	if got := Merge(nil, b); !slices.Equal(got, b) {
+		t.Errorf("%v", got)
+	}
+	if got := Merge(a, nil); !slices.Equal(got, a) {
+		t.Errorf("%v", got)
 	}
 }
 

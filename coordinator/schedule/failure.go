@@ -1,16 +1,14 @@
 package schedule
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/coordinator/recovery"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/tally"
+	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -36,8 +34,8 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 		j.settle = time.Time{}
 		return false
 	}
-	cause := rootCause(s.causes)
-	kind := kindOf(cause)
+	cause := recovery.Root(s.causes)
+	kind := recovery.KindOf(cause)
 	if kind == jobpb.FailureKind_FAILURE_LOSS && l.unexplained(s) {
 		// A link breaks when its other end dies. The end's own story is on its way and decides whether the loss is one. And a
 		// disk that fails is noticed by several readers at once: what all of them lost makes one restart.
@@ -55,10 +53,10 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 	}
 	now := max(l.now.UnixMicro(), l.v.TimeMicros())
 	d := recovery.Decide(l.strategy(facts), facts.History(), recovery.Failed{Kind: kind, At: now, Job: j.id, Restarts: facts.Head().Restarts})
-	cause = withTime(cause, now)
+	cause = recovery.Tell(cause, now)
 	if !d.Restart {
 		return l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_FailJob{FailJob: &commandpb.FailJob{
-			Job: j.id, JobEpoch: facts.Epoch(), Cause: explain(cause, d.Reason),
+			Job: j.id, JobEpoch: facts.Epoch(), Cause: recovery.Explain(cause, d.Reason),
 		}}}, &flight{})
 	}
 	at := int64(0)
@@ -71,25 +69,8 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 		return false // all of it waits for its next attempts already
 	}
 	return l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_RestartRegions{RestartRegions: &commandpb.RestartRegions{
-		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set.Regions), Cause: asKind(cause, kind), RestartAtUs: at, Lost: set.Lost, Reordered: set.Reordered,
+		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set.Regions), Cause: cause, RestartAtUs: at, Lost: set.Lost, Reordered: set.Reordered,
 	}}}, &flight{done: func(state.Result) { j.settle = time.Time{} }})
-}
-
-// kindOf is what a failure counts as. A stored result that is gone is a loss, whoever noticed it.
-func kindOf(f *jobpb.Failure) jobpb.FailureKind {
-	if len(f.Lost) > 0 && f.Kind != jobpb.FailureKind_FAILURE_FATAL {
-		return jobpb.FailureKind_FAILURE_LOSS
-	}
-	return f.Kind
-}
-
-func asKind(f *jobpb.Failure, k jobpb.FailureKind) *jobpb.Failure {
-	if f.Kind == k {
-		return f
-	}
-	n := proto.CloneOf(f)
-	n.Kind = k
-	return n
 }
 
 // strategy is the job's restart strategy.
@@ -97,43 +78,9 @@ func (l *Leader) strategy(facts *state.Job) setting.Restart {
 	return setting.Values(facts.Plan().GetSettings()).Restart(l.cfg.DefaultRestart)
 }
 
-// rootCause is the gravest failure, and among equals the first: what follows a failure is often only its echo.
-func rootCause(causes []*jobpb.Failure) *jobpb.Failure {
-	grave := func(f *jobpb.Failure) int {
-		switch kindOf(f) {
-		case jobpb.FailureKind_FAILURE_FATAL:
-			return 0
-		case jobpb.FailureKind_FAILURE_LOSS:
-			return 2
-		}
-		return 1
-	}
-	return slices.MinFunc(causes, func(a, b *jobpb.Failure) int {
-		return cmp.Or(cmp.Compare(grave(a), grave(b)), cmp.Compare(a.TimeUs, b.TimeUs))
-	})
-}
-
 // unexplained reports whether all that is known is that links broke or attempts vanished: no worker is known to be lost.
 func (l *Leader) unexplained(s *survey) bool {
 	return !slices.ContainsFunc(s.causes, func(f *jobpb.Failure) bool { return f.Code == CodeWorkerLost || f.Code == CodeDrained })
-}
-
-func withTime(f *jobpb.Failure, now int64) *jobpb.Failure {
-	if f.TimeUs != 0 {
-		return f.Bounded()
-	}
-	n := proto.CloneOf(f)
-	n.TimeUs = now
-	return n.Bounded()
-}
-
-// explain adds why there is no restart.
-func explain(f *jobpb.Failure, reason string) *jobpb.Failure {
-	n := proto.CloneOf(f)
-	if f.Kind != jobpb.FailureKind_FAILURE_FATAL {
-		n.Message = strings.TrimRight(n.Message, "\n") + "\nnot restarted: " + reason
-	}
-	return n.Bounded()
 }
 
 // trouble is a worker at which links of a job broke.
@@ -168,7 +115,7 @@ func (j *job) avoids(worker string, now time.Time) bool {
 type stopping struct {
 	of    stopCause
 	since time.Time
-	pace  pacing
+	pace  timer.Pace
 	told  map[string]uint64 // by worker: session that has the newest cancel
 	ended map[string]uint64 // by worker: session whose processes were released
 }
@@ -192,7 +139,7 @@ func (l *Leader) stopAttempts(j *job, facts *state.Job, s *survey) {
 		*st = stopping{of: of, since: l.now, told: map[string]uint64{}, ended: map[string]uint64{}}
 	}
 	st := &j.stop
-	again := st.pace.due(l.now, l.cfg.Resend, mostPause)
+	again := st.pace.Due(l.now, l.cfg.Resend, mostPause)
 	overdue := !l.now.Before(st.since.Add(l.cfg.StopTimeout))
 	for _, id := range slices.Sorted(maps.Keys(s.stopping)) {
 		w := l.usable(id)
@@ -208,7 +155,7 @@ func (l *Leader) stopAttempts(j *job, facts *state.Job, s *survey) {
 			l.releaseActing(j, facts, w)
 		}
 	}
-	l.wakeAt(j, st.pace.next)
+	l.wakeAt(j, st.pace.Next())
 	if !overdue {
 		l.wakeAt(j, st.since.Add(l.cfg.StopTimeout))
 	} else if at := st.since.Add(2 * l.cfg.StopTimeout); l.now.Before(at) {
@@ -234,7 +181,7 @@ func haltedRegions(facts *state.Job) (rs []*regionEpoch) {
 func (l *Leader) releaseActing(j *job, facts *state.Job, w *worker) {
 	for t := range facts.Subtasks() {
 		halted := ends(facts.Status()) || facts.Region(t.Region).Status == jobpb.RegionStatus_REGION_RESTARTING
-		if halted && acts(t.State) && t.Worker == w.id {
+		if halted && tally.Acts(t.State) && t.Worker == w.id {
 			l.release(w, processKey{j.id, t.Process}, "its attempts did not stop in time")
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -22,7 +23,7 @@ type job struct {
 	track
 	build   build
 	sent    sentList // by position: which attempts a worker knows of
-	deploys pacing
+	deploys timer.Pace
 	stop    stopping
 	places  map[string]bool    // workers on which it has something
 	settle  time.Time          // failures are judged from then on; zero: nothing waits
@@ -62,22 +63,6 @@ func (l sentList) knows(pos int, attempt uint32, session uint64) bool {
 	return pos < len(l) && l[pos].attempt == attempt && l[pos].session == session
 }
 
-// pacing repeats a message: at once, and then after pauses that double.
-type pacing struct {
-	pause time.Duration
-	next  time.Time
-}
-
-// due reports whether it is time again, and moves on if so.
-func (p *pacing) due(now time.Time, first, most time.Duration) bool {
-	if now.Before(p.next) {
-		return false
-	}
-	p.pause = min(max(first, 2*p.pause), most)
-	p.next = now.Add(p.pause)
-	return true
-}
-
 // mostPause is the longest pause between repetitions of a message.
 const mostPause = time.Minute
 
@@ -99,8 +84,8 @@ func (l *Leader) touch(facts *state.Job) {
 		j.scan = true
 	}
 	if j.last != nil && j.last.ScheduledAt() != facts.ScheduledAt() {
-		j.deploys = pacing{}
-		j.deploys.due(l.now, l.cfg.Resend, mostPause)
+		j.deploys = timer.Pace{}
+		j.deploys.Due(l.now, l.cfg.Resend, mostPause)
 	}
 	j.last = facts
 	l.mark(j)
@@ -240,6 +225,7 @@ func (l *Leader) inspect(j *job, facts *state.Job) bool {
 	if l.judge(j, facts, s) {
 		return true
 	}
+	l.returnSlots(j, facts)
 	l.deploy(j, facts, s)
 	l.releaseProcesses(j, s.needed, "no attempt needs it any more")
 	return false

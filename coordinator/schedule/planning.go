@@ -9,7 +9,9 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/placement"
 	"github.com/sluiceio/sluice/coordinator/plan"
+	"github.com/sluiceio/sluice/coordinator/recovery"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -23,7 +25,7 @@ type build struct {
 	attempt  uint32
 	worker   string // that was asked; empty: none, or its answer is here
 	session  uint64 // of that worker
-	asked    pacing
+	asked    timer.Pace
 	deadline time.Time
 	answer   *commandpb.Command // PlanJob or RejectPlan
 	why      string             // the last attempt led to nothing
@@ -68,15 +70,15 @@ func (l *Leader) plan(j *job, facts *state.Job) {
 func (l *Leader) askBuild(j *job, facts *state.Job, w *worker) {
 	b := &j.build
 	if b.session != w.session.serial {
-		b.worker, b.session, b.asked = w.id, w.session.serial, pacing{}
+		b.worker, b.session, b.asked = w.id, w.session.serial, timer.Pace{}
 	}
-	if b.asked.due(l.now, l.cfg.BuildLimit, l.cfg.BuildLimit) {
+	if b.asked.Due(l.now, l.cfg.BuildLimit, l.cfg.BuildLimit) {
 		l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Build{Build: &controlpb.RequestBuild{
 			Job: j.id, Build: uint64(b.attempt), Spec: facts.Head().Spec, TimeLimitUs: l.cfg.BuildLimit.Microseconds(),
 		}}})
 	}
 	l.wakeAt(j, b.deadline)
-	l.wakeAt(j, b.asked.next)
+	l.wakeAt(j, b.asked.Next())
 }
 
 // abandonBuild has a worker end a build that nobody waits for any more.
@@ -179,7 +181,7 @@ func (l *Leader) built(w *worker, r *controlpb.BuildResult) {
 		b.why = r.Failure.Code + ": " + r.Failure.Message
 		b.deadline = l.now // another worker may do better
 	case r.Failure != nil:
-		b.answer = rejectPlan(facts, withTime(r.Failure, l.now.UnixMicro()))
+		b.answer = rejectPlan(facts, recovery.Tell(r.Failure, l.now.UnixMicro()))
 	case r.Built == nil || len(r.Built.Errors) > 0:
 		b.answer = rejectPlan(facts, diagnosed(r.Built.GetErrors(), l.now))
 	default:

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/tally"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -228,7 +229,7 @@ func (l *Leader) exited(w *worker, j *job, facts *state.Job, r *controlpb.Report
 	}
 	first := true
 	for t := range facts.Subtasks() {
-		if t.Process != r.Process || t.Worker != w.id || !acts(t.State) {
+		if t.Process != r.Process || t.Worker != w.id || !tally.Acts(t.State) {
 			continue
 		}
 		u := updateOf(t, facts.Region(t.Region), jobpb.SubtaskState_SUBTASK_FAILED, nil)

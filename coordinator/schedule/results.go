@@ -13,22 +13,12 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
-// partitionOf is what a subtask stored for an edge; nil: nothing.
-func partitionOf(t *jobpb.Subtask, edge int32) *jobpb.Partition {
-	for _, p := range t.GetPartitions() {
-		if p.Edge == edge {
-			return p
-		}
-	}
-	return nil
-}
-
 // holding is what this leader knows of what a subtask stored for an edge.
 func (l *Leader) holding(j *job, t *jobpb.Subtask, edge int32) supply.Holding {
 	if t.State != jobpb.SubtaskState_SUBTASK_FINISHED {
 		return supply.Holding{}
 	}
-	p := partitionOf(t, edge)
+	p := supply.Of(t, edge)
 	switch {
 	case p.GetState() != jobpb.PartitionState_PARTITION_STORED || l.missing(j, t, p) != "":
 		return supply.Holding{Condition: supply.Lost, Worker: t.Worker}
@@ -62,7 +52,7 @@ func (l *Leader) lose(j *job, facts *state.Job, f *jobpb.Failure) {
 			continue
 		}
 		t := facts.Subtask(facts.Plan().Edges[ref.Edge].FromChain, ref.Producer)
-		if p := partitionOf(t, ref.Edge); p == nil || p.Attempt != ref.Attempt {
+		if p := supply.Of(t, ref.Edge); p == nil || p.Attempt != ref.Attempt {
 			continue // there is another one by now
 		}
 		l.loseResult(j, t, ref.Edge, ref.Attempt, "a reader could not read it")
@@ -78,39 +68,24 @@ func (l *Leader) loseResult(j *job, t *jobpb.Subtask, edge int32, attempt uint32
 	}
 }
 
-// wanted reports whether a consumer of a result has not finished.
-func (j *job) wanted(facts *state.Job, edge, producer int32) bool {
-	e, l := facts.Plan().Edges[edge], facts.Layout()
-	if !l.Near(edge) && e.Partitioner != jobpb.Partitioner_PARTITIONER_GLOBAL {
-		return j.finished[e.ToChain] < facts.Plan().Chains[e.ToChain].Parallelism
-	}
-	to := l.Consumers(edge, producer)
-	for i := range to.Count {
-		if facts.At(int(to.First+i)).State != jobpb.SubtaskState_SUBTASK_FINISHED {
-			return true
-		}
-	}
-	return false
-}
-
 // surveyResults looks at what a finished subtask stored. Its region counts as failed if a result cannot be read that a
 // consumer wants which has not finished; what nobody wants may be gone.
 func (l *Leader) surveyResults(j *job, facts *state.Job, s *survey, t *jobpb.Subtask) {
 	for _, e := range facts.Layout().Out(t.Chain) {
 		h := l.holding(j, t, e)
 		j.supply.Put(e, t.Index, h)
-		if h.Condition != supply.Lost || !j.wanted(facts, e, t.Index) {
+		if h.Condition != supply.Lost || !supply.Wanted(facts, j.counts, e, t.Index) {
 			continue
 		}
 		s.broken[t.Region] = true
 		why := "it was released"
-		if p := partitionOf(t, e); p.GetState() == jobpb.PartitionState_PARTITION_STORED {
+		if p := supply.Of(t, e); p.GetState() == jobpb.PartitionState_PARTITION_STORED {
 			why = l.missing(j, t, p)
 		} else if p.GetState() == jobpb.PartitionState_PARTITION_LOST {
 			why = "it was lost"
 		}
 		f := lossOf(t, CodeResultLost, "the stored result of "+facts.Plan().Chains[t.Chain].Name+" cannot be read: "+why)
-		if p := partitionOf(t, e); p != nil {
+		if p := supply.Of(t, e); p != nil {
 			f.Lost = []*jobpb.PartitionRef{{Edge: e, Producer: t.Index, Attempt: p.Attempt}}
 		}
 		if w := l.v.Worker(t.Worker); w == nil || w.Health != commandpb.WorkerHealth_WORKER_ALIVE {
@@ -126,7 +101,7 @@ func (l *Leader) surveyResults(j *job, facts *state.Job, s *survey, t *jobpb.Sub
 // releaseResults plans the deletion of results that nobody needs. To look for them is a pass over the job, so that is not done
 // for each of many small regions that finish, but when everything was read that an edge carries.
 func (l *Leader) releaseResults(j *job, facts *state.Job) {
-	grown, closed := j.finishes-j.released, j.supply.Closed()
+	grown, closed := j.counts.Finishes()-j.released, j.supply.Closed()
 	switch many := len(facts.Plan().Regions) / 64; {
 	case j.supply.Count(supply.Stored)+j.supply.Count(supply.Lost)+j.supply.Count(supply.Away) == 0:
 		return
@@ -137,7 +112,7 @@ func (l *Leader) releaseResults(j *job, facts *state.Job) {
 	if l.busy(key) || l.busy(jobLane+j.id) {
 		return // the lane's end looks here again
 	}
-	j.released, j.closed, j.releasing = j.finishes, closed, false
+	j.released, j.closed, j.releasing = j.counts.Finishes(), closed, false
 	needs := facts.Needs()
 	var refs []*jobpb.PartitionRef
 	for pos := range facts.Size() {
@@ -163,32 +138,6 @@ const maxReleases = 10_000
 
 // drops are results that no fact needs, by worker.
 type drops map[string][]*taskpb.PartitionName
-
-// superseded notes what the old record of a subtask names and the new one does not need.
-func (d drops) superseded(facts *state.Job, was, t *jobpb.Subtask) {
-	r := facts.Region(was.Region)
-	switch {
-	case was.State == jobpb.SubtaskState_SUBTASK_FINISHED:
-		for _, p := range was.Partitions {
-			if n := partitionOf(t, p.Edge); n == nil || n.Attempt != p.Attempt || n.State == jobpb.PartitionState_PARTITION_RELEASED && p.State != n.State {
-				d[was.Worker] = append(d[was.Worker], nameOf(facts, was, p.Edge, p.RegionEpoch, p.Attempt))
-			}
-		}
-	case acts(was.State) && !acts(t.State) && t.State != jobpb.SubtaskState_SUBTASK_FINISHED:
-		// It may have stored all and ended before it could say so. Its region has moved on if it was fenced.
-		epoch := r.Epoch
-		if r.Status == jobpb.RegionStatus_REGION_RESTARTING && epoch > 1 {
-			epoch--
-		}
-		for _, e := range facts.Layout().Out(was.Chain) {
-			d[was.Worker] = append(d[was.Worker], nameOf(facts, was, e, epoch, was.Attempt))
-		}
-	}
-}
-
-func nameOf(facts *state.Job, t *jobpb.Subtask, edge int32, epoch uint64, attempt uint32) *taskpb.PartitionName {
-	return &taskpb.PartitionName{JobEpoch: facts.Epoch(), Region: t.Region, RegionEpoch: epoch, Edge: edge, Producer: t.Index, Attempt: attempt}
-}
 
 // maxDrops bounds one message.
 const maxDrops = 1000
@@ -234,7 +183,7 @@ func (l *Leader) takeResults(w *worker) {
 		}
 		d := drops{}
 		for _, n := range inv.Partitions {
-			if counts(facts, w.id, n) {
+			if supply.Counts(facts, w.id, n) {
 				has[j.id][resultKey{n.Edge, n.Producer, n.Attempt}] = true
 			} else {
 				d[w.id] = append(d[w.id], n)
@@ -248,18 +197,6 @@ func (l *Leader) takeResults(w *worker) {
 			l.missResults(j, facts, w, has[j.id])
 		}
 	}
-}
-
-// counts reports whether a result on a worker is a fact, or may still become one: its attempt acts and has not reported.
-func counts(facts *state.Job, worker string, n *taskpb.PartitionName) bool {
-	if !facts.Layout().Blocking(n.Edge) {
-		return false
-	}
-	t := facts.Subtask(facts.Plan().Edges[n.Edge].FromChain, n.Producer)
-	if t == nil || t.Attempt != n.Attempt || t.Worker != worker {
-		return false
-	}
-	return acts(t.State) || partitionOf(t, n.Edge).GetState() == jobpb.PartitionState_PARTITION_STORED
 }
 
 // missResults finds what the facts call STORED on a worker and the worker does not have.

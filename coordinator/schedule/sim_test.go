@@ -473,6 +473,8 @@ func describeCommand(c *commandpb.Command) string {
 			where[a.Worker]++
 		}
 		return fmt.Sprintf("schedule %s: regions%s on %v", b.ScheduleRegions.Job, epochsText(b.ScheduleRegions.Regions), where)
+	case *commandpb.Command_ReleaseSlots:
+		return fmt.Sprintf("give back slots %v of %s", b.ReleaseSlots.Slots, b.ReleaseSlots.Job)
 	case *commandpb.Command_ReleasePartitions:
 		return fmt.Sprintf("release results of %s:%s", b.ReleasePartitions.Job, refsText(b.ReleasePartitions.Partitions))
 	case *commandpb.Command_UpdateSubtasks:

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/coordinator/placement"
+	"github.com/sluiceio/sluice/coordinator/rollout"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/supply"
+	"github.com/sluiceio/sluice/coordinator/tally"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -60,7 +62,7 @@ func (l *Leader) anyReady(j *job, facts *state.Job) bool {
 // inputs can all be read, so that a region that waits for results holds no slot: two jobs never wait for each other. Eager
 // jobs want all or nothing, and wait only for workers that have not come back yet.
 func (l *Leader) ready(j *job, facts *state.Job) func(yield func(int32) bool) {
-	if j.shape.mode != eager {
+	if j.rollout.Mode != rollout.Eager {
 		return func(yield func(int32) bool) {
 			for r := range j.supply.Ready() {
 				if l.stopped(j, r) && !yield(r) {
@@ -101,7 +103,7 @@ func (l *Leader) wants(j *job, facts *state.Job, room int) *want {
 		if len(fresh) > room {
 			past++
 		}
-		if past > lookPast && j.shape.mode != eager {
+		if past > lookPast && j.rollout.Mode != rollout.Eager {
 			break
 		}
 	}
@@ -120,7 +122,7 @@ func (l *Leader) wantOf(j *job, facts *state.Job, w *want, r int32, fresh map[in
 			slots = append(slots, slot)
 			own[slot] = 0
 		}
-		if acts(t.State) {
+		if tally.Acts(t.State) {
 			own[slot]++
 		}
 	}
@@ -160,6 +162,32 @@ func subtasksOf(facts *state.Job, r int32) func(yield func(*jobpb.Subtask) bool)
 	}
 }
 
+// returnSlots gives back the slots of regions that wait for results: those that make the results may need them, and so may
+// other jobs. It is looked for after every restart; only then does a job hold slots in which nothing acts.
+func (l *Leader) returnSlots(j *job, facts *state.Job) {
+	if j.counts.Idle() == 0 || j.rollout.Mode == rollout.Eager {
+		return
+	}
+	keep := make([]bool, facts.Slots())
+	for t := range facts.Subtasks() {
+		waits := j.supply.Waits(t.Region) && j.supply.Lacks(t.Region)
+		if !waits && facts.Region(t.Region).Status != jobpb.RegionStatus_REGION_FINISHED {
+			keep[facts.SlotOf(t.Chain, t.Index)] = true
+		}
+	}
+	var idle []int32
+	for i := range keep {
+		if _, _, held := facts.Grant(i); held && !keep[i] && facts.InSlot(i) == 0 {
+			idle = append(idle, int32(i))
+		}
+	}
+	if len(idle) > 0 {
+		l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ReleaseSlots{ReleaseSlots: &commandpb.ReleaseSlots{
+			Job: j.id, JobEpoch: facts.Epoch(), Slots: idle,
+		}}}, &flight{})
+	}
+}
+
 // byAge is first come, first served.
 func byAge(a, b *job) int {
 	return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.number, b.number))
@@ -188,7 +216,7 @@ func (l *Leader) candidates(j *job) (cs []placement.Worker, total int) {
 	for f := range l.v.Workers() {
 		if w := l.usable(f.Id); w != nil && !f.Draining && l.suits(j, f) {
 			total += int(f.Slots)
-			cs = append(cs, placement.Worker{ID: w.id, Free: max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.taken[f.Id]), Held: int(j.held[f.Id])})
+			cs = append(cs, placement.Worker{ID: w.id, Free: max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.taken[f.Id]), Held: int(j.counts.Held(f.Id))})
 		}
 	}
 	return cs, total
@@ -253,7 +281,7 @@ func (w *want) least() int {
 
 // needs is the number of slots without which nothing more of a job runs: of its first region, or of all together.
 func (j *job) needs() int {
-	if j.shape.mode != eager {
+	if j.rollout.Mode != rollout.Eager {
 		return j.want.regions[0].slots
 	}
 	all := map[int]bool{}
@@ -287,7 +315,6 @@ func (l *Leader) choose(j *job, facts *state.Job, cs []placement.Worker) (region
 		free += cs[i].Free
 	}
 	var slots []placement.Slot
-	memo := map[int32][]placement.Bytes{}
 	taken := map[int]bool{}
 	for _, r := range j.want.regions {
 		more := slices.DeleteFunc(slices.Clone(r.fresh), func(s int) bool { return taken[s] })
@@ -295,12 +322,12 @@ func (l *Leader) choose(j *job, facts *state.Job, cs []placement.Worker) (region
 			continue
 		}
 		regions = append(regions, r.index)
-		slots = append(slots, l.slotsOf(j, facts, r.index, more, memo)...)
+		slots = append(slots, l.slotsOf(j, facts, r.index, more)...)
 		for _, s := range more {
 			taken[s] = true
 		}
 	}
-	whole := len(j.want.own) > 0 || j.shape.mode == eager // what moves gives its old slots back only if it moves as a whole
+	whole := len(j.want.own) > 0 || j.rollout.Mode == rollout.Eager // what moves gives its old slots back only if it moves as a whole
 	if whole && len(regions) < len(j.want.regions) {
 		return nil, nil
 	}
@@ -315,7 +342,7 @@ func (l *Leader) choose(j *job, facts *state.Job, cs []placement.Worker) (region
 }
 
 // slotsOf says of slots of a region that need a place where its subtasks ran before, and where their inputs lie.
-func (l *Leader) slotsOf(j *job, facts *state.Job, region int32, numbers []int, memo map[int32][]placement.Bytes) []placement.Slot {
+func (l *Leader) slotsOf(j *job, facts *state.Job, region int32, numbers []int) []placement.Slot {
 	slots := make([]placement.Slot, len(numbers))
 	at := make(map[int]*placement.Slot, len(numbers))
 	for i, s := range numbers {
@@ -330,52 +357,10 @@ func (l *Leader) slotsOf(j *job, facts *state.Job, region int32, numbers []int, 
 			s.Previous = t.Worker
 		}
 		for _, e := range facts.Layout().In(t.Chain) {
-			s.Inputs = mergeBytes(s.Inputs, j.inputs(facts, e, t.Index, memo))
+			s.Inputs = placement.Merge(s.Inputs, j.supply.Bytes(e, t.Index))
 		}
 	}
 	return slots
-}
-
-// inputs is where the stored results lie that a subtask reads over an edge. What everybody reads is found out once.
-func (j *job) inputs(facts *state.Job, edge, consumer int32, memo map[int32][]placement.Bytes) []placement.Bytes {
-	near := facts.Layout().Near(edge)
-	if in, known := memo[edge]; known && !near {
-		return in
-	}
-	e := facts.Plan().Edges[edge]
-	if e.Partitioner == jobpb.Partitioner_PARTITIONER_GLOBAL && consumer > 0 {
-		return nil
-	}
-	parts := int64(1)
-	if p := e.Partitioner; !near && p != jobpb.Partitioner_PARTITIONER_GLOBAL && p != jobpb.Partitioner_PARTITIONER_BROADCAST {
-		parts = int64(facts.Plan().Chains[e.ToChain].Parallelism)
-	}
-	var in []placement.Bytes
-	for _, h := range j.supply.Bytes(edge, consumer) {
-		in = append(in, placement.Bytes{Worker: h.Worker, Count: (h.Bytes + parts - 1) / parts})
-	}
-	if !near {
-		memo[edge] = in
-	}
-	return in
-}
-
-func mergeBytes(a, b []placement.Bytes) []placement.Bytes {
-	if len(a) == 0 {
-		return b
-	}
-	if len(b) == 0 {
-		return a
-	}
-	sum := slices.Clone(a)
-	for _, x := range b {
-		if i := slices.IndexFunc(sum, func(y placement.Bytes) bool { return y.Worker == x.Worker }); i >= 0 {
-			sum[i].Count += x.Count
-		} else {
-			sum = append(sum, x)
-		}
-	}
-	return sum
 }
 
 // scheduleRegions proposes the grant and returns how many free slots it takes.
@@ -427,7 +412,7 @@ func (l *Leader) lacks(j *job, facts *state.Job, message string) (aged bool) {
 func (l *Leader) lackText(j *job, facts *state.Job, free int) string {
 	_, total := l.candidates(j)
 	who := fmt.Sprintf("region %d", j.want.regions[0].index)
-	if j.shape.mode == eager {
+	if j.rollout.Mode == rollout.Eager {
 		who = "the whole job"
 	}
 	needs := j.needs()
@@ -437,7 +422,7 @@ func (l *Leader) lackText(j *job, facts *state.Job, free int) string {
 	for _, n := range j.want.own {
 		free += n
 	}
-	if j.shape.mode == eager {
+	if j.rollout.Mode == rollout.Eager {
 		free += len(j.want.kept)
 	} else {
 		free += j.want.regions[0].slots - len(j.want.regions[0].fresh)

@@ -2,9 +2,8 @@ package schedule
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
+	"github.com/sluiceio/sluice/coordinator/split"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -12,13 +11,11 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
-// source is what this leader knows of a source: what its enumerator found and is not in the facts yet, who asked for
-// splits and has no answer, and how far readers have come. Readers ask again, so a new leader learns the same.
+// source is what this leader knows of a source: what its enumerator found and is not in the facts yet, and the readers'
+// questions.
 type source struct {
-	found    []found
-	requests map[int32]request  // by subtask
-	read     map[int32]progress // by subtask
-	run      run
+	found []found
+	desk  *split.Desk
 }
 
 type found struct {
@@ -26,32 +23,10 @@ type found struct {
 	receipt *receipt
 }
 
-type request struct {
-	worker  string
-	process uint64
-	attempt uint32
-	epoch   uint64 // of the reader's region
-	have    int
-	told    bool // that there is nothing for it now
-}
-
-// progress is how many of its splits an attempt has read to their end.
-type progress struct {
-	attempt uint32
-	read    int
-}
-
-// run is a range of splits of one phase.
-type run struct {
-	first, end int
-	known      int  // splits that were known when it was found
-	more       bool // there are splits of higher phases
-}
-
 func (j *job) source(operator int32) *source {
 	s := j.sources[operator]
 	if s == nil {
-		s = &source{requests: map[int32]request{}, read: map[int32]progress{}}
+		s = &source{desk: split.NewDesk()}
 		j.sources[operator] = s
 	}
 	return s
@@ -67,14 +42,14 @@ func (l *Leader) discovered(j *job, facts *state.Job, d *taskpb.SplitsDiscovered
 	s.found = append(s.found, found{d: d, receipt: rc})
 }
 
-// splitRequest takes a question of a reader. The newest one counts: it knows best what it has.
+// splitRequest takes a question of a reader.
 func (l *Leader) splitRequest(w *worker, j *job, facts *state.Job, process uint64, q *taskpb.SplitRequest) {
 	if src := facts.Source(q.GetOperator()); src == nil || q.Index < 0 || int(q.Index) >= src.Readers() {
 		return
 	}
-	s := j.source(q.Operator)
-	s.requests[q.Index] = request{worker: w.id, process: process, attempt: q.Attempt, epoch: q.RegionEpoch, have: int(q.Have)}
-	s.read[q.Index] = progress{q.Attempt, int(q.Read)}
+	j.source(q.Operator).desk.Ask(split.Request{
+		Worker: w.id, Process: process, Index: q.Index, Attempt: q.Attempt, Epoch: q.RegionEpoch, Have: int(q.Have), Read: int(q.Read),
+	})
 }
 
 // splits brings discoveries into the facts and answers requests from them: an assignment is committed before the reader
@@ -85,37 +60,15 @@ func (l *Leader) splits(j *job, facts *state.Job, src *state.Source) {
 		return
 	}
 	l.addSplits(j, facts, src, s)
-	if len(s.requests) == 0 {
+	if !s.desk.Asked() {
 		return
 	}
-	var assign []*jobpb.SplitAssignment
-	next, end := src.Assigned(), s.free(facts, src)
 	key := splitKey(j, src.Operator())
-	busy := l.busy(key)
-	for _, index := range slices.Sorted(maps.Keys(s.requests)) {
-		q := s.requests[index]
-		t := facts.Subtask(src.Chain(), index)
-		if t.Attempt != q.attempt || facts.Region(t.Region).Epoch != q.epoch || !acts(t.State) {
-			delete(s.requests, index)
-			continue
-		}
-		if l.answer(j, src, index, q) {
-			delete(s.requests, index)
-			continue
-		}
-		n := s.share(src, index, end-next)
-		for range n {
-			assign = append(assign, &jobpb.SplitAssignment{Subtask: index, Attempt: t.Attempt, Split: int32(next)})
-			next++
-		}
-		if n == 0 && !busy && !q.told && !src.Bounded() && src.Len() > 0 {
-			// An endless source has no end to wait for: the reader is idle from now on, or its clock holds up all others.
-			q.told = true
-			s.requests[index] = q
-			l.sendSplits(j, src, index, q, nil)
-		}
+	answers, assign := s.desk.Serve(facts, src, split.Settling(l.busy(key)))
+	for _, a := range answers {
+		l.sendSplits(j, src, a)
 	}
-	if len(assign) == 0 || busy {
+	if len(assign) == 0 {
 		return
 	}
 	l.propose(key, &commandpb.Command{Command: &commandpb.Command_AssignSplits{AssignSplits: &commandpb.AssignSplits{
@@ -123,101 +76,22 @@ func (l *Leader) splits(j *job, facts *state.Job, src *state.Source) {
 	}}}, &flight{job: j.id})
 }
 
-func splitKey(j *job, operator int32) string {
-	return fmt.Sprintf("%s%s/%d", splitLane, j.id, operator)
-}
-
-// answer sends a reader what it does not have yet, or the end. It reports false if there is nothing to say.
-func (l *Leader) answer(j *job, src *state.Source, index int32, q request) bool {
-	mine := src.Of(index)
-	end := src.Complete() && src.Assigned() == src.Len()
-	if q.have > len(mine) {
-		return true // it claims more than it was given; whatever it is, it is not for this leader to answer
-	}
-	if q.have == len(mine) && !end {
-		return false
-	}
-	l.sendSplits(j, src, index, q, mine[q.have:])
-	return true
-}
-
-func (l *Leader) sendSplits(j *job, src *state.Source, index int32, q request, splits []int32) {
+func (l *Leader) sendSplits(j *job, src *state.Source, a split.Answer) {
+	q := a.Request
 	m := &taskpb.AssignSplits{
-		Job: j.id, Process: q.process, Operator: src.Operator(), Chain: src.Chain(), Index: index, Attempt: q.attempt,
-		RegionEpoch: q.epoch, Offset: int32(q.have), End: src.Complete() && src.Assigned() == src.Len(),
+		Job: j.id, Process: q.Process, Operator: src.Operator(), Chain: src.Chain(), Index: q.Index, Attempt: q.Attempt, RegionEpoch: q.Epoch,
+		Offset: int32(q.Have), End: a.End,
 	}
-	for _, i := range splits {
+	for _, i := range a.Splits {
 		m.Splits = append(m.Splits, src.Split(int(i)))
 	}
-	if w := l.usable(q.worker); w != nil {
+	if w := l.usable(q.Worker); w != nil {
 		l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_AssignSplits{AssignSplits: m}})
 	}
 }
 
-// free is the end of the splits that may be given out now; they begin with the first that has no owner. Of a bounded
-// source none before all are known, so that who reads what does not depend on how the enumerator's messages came in. Those of
-// a phase only when all splits of lower phases have been read to their end.
-func (s *source) free(facts *state.Job, src *state.Source) int {
-	next := src.Assigned()
-	if src.Bounded() && !src.Complete() || next == src.Len() {
-		return next
-	}
-	if next >= s.run.end || next < s.run.first || s.run.known != src.Len() {
-		s.run = findRun(src, next)
-	}
-	if next == s.run.first && next > 0 && src.Split(next-1).Phase < src.Split(next).Phase && !s.readBelow(facts, src, src.Split(next).Phase) {
-		return next
-	}
-	return s.run.end
-}
-
-// findRun finds the splits around one of them that have the same phase.
-func findRun(src *state.Source, at int) run {
-	r := run{first: at, end: at + 1, known: src.Len()}
-	phase := src.Split(at).Phase
-	for r.first > 0 && src.Split(r.first-1).Phase == phase {
-		r.first--
-	}
-	for r.end < src.Len() && src.Split(r.end).Phase == phase {
-		r.end++
-	}
-	r.more = r.end < src.Len() && src.Split(r.end).Phase > phase
-	return r
-}
-
-// readBelow reports whether every reader has read its splits of lower phases. It read them in the order of assignment.
-func (s *source) readBelow(facts *state.Job, src *state.Source, phase int32) bool {
-	for i := range int32(src.Readers()) {
-		below := 0
-		for k, x := range src.Of(i) {
-			if src.Split(int(x)).Phase < phase {
-				below = k + 1
-			}
-		}
-		t := facts.Subtask(src.Chain(), i)
-		if below > 0 && t.State != jobpb.SubtaskState_SUBTASK_FINISHED && (s.read[i].attempt != t.Attempt || s.read[i].read < below) {
-			return false
-		}
-	}
-	return true
-}
-
-// share is how many of the free splits a reader gets at once. Of an input that ends, or of a phase that another follows,
-// a few, so that whoever is fast gets more; fewer round trips while there are many. Of an endless one its fair part for
-// good.
-func (s *source) share(src *state.Source, index int32, free int) int {
-	readers := src.Readers()
-	if src.Bounded() || s.run.more {
-		const most = 64
-		return min(free, max(1, min(most, free/(4*readers))))
-	}
-	fair := (s.run.end - s.run.first + readers - 1) / readers
-	for _, x := range src.Of(index) {
-		if int(x) >= s.run.first {
-			fair--
-		}
-	}
-	return max(0, min(free, fair))
+func splitKey(j *job, operator int32) string {
+	return fmt.Sprintf("%s%s/%d", splitLane, j.id, operator)
 }
 
 // addSplits brings the oldest discovery into the facts.

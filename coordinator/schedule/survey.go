@@ -44,7 +44,7 @@ func (l *Leader) survey(j *job, facts *state.Job) *survey {
 			l.surveyAttempt(j, s, pos, t, region, halted, lost)
 		case jobpb.SubtaskState_SUBTASK_FINISHED:
 			// It may commit, or still hand over what it made to others of its region.
-			if region.Status != jobpb.RegionStatus_REGION_FINISHED || j.shape.writes[t.Chain] {
+			if region.Status != jobpb.RegionStatus_REGION_FINISHED || j.rollout.Writes(t.Chain) {
 				s.needed[t.Process] = true
 			}
 			s.places[t.Worker] = true
@@ -125,11 +125,6 @@ func (l *Leader) surveyAttempt(j *job, s *survey, pos int, t *jobpb.Subtask, reg
 // ends reports whether nothing of a job in this status may run any more.
 func ends(s jobpb.JobStatus) bool {
 	return s == jobpb.JobStatus_JOB_FAILING || s == jobpb.JobStatus_JOB_CANCELLING
-}
-
-// acts reports whether an attempt in this state may do something.
-func acts(s jobpb.SubtaskState) bool {
-	return s == jobpb.SubtaskState_SUBTASK_SCHEDULED || s == jobpb.SubtaskState_SUBTASK_RUNNING
 }
 
 // failureOf is the reason of an attempt that ended without finishing.

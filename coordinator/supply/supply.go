@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/sluiceio/sluice/coordinator/placement"
 	"github.com/sluiceio/sluice/coordinator/region"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -50,6 +51,7 @@ type edge struct {
 	readers []int32          // regions that read it and write nothing of it
 	inner   []inner          // regions that read it and write some of it
 	bytes   map[string]int64 // that can be read, by worker
+	list    []placement.Bytes // what a consumer reads of them; nil: to be found out
 
 	// Near: each consumer has producers of its own.
 	shorts []int32 // by consumer: those in other regions whose result cannot be read
@@ -149,6 +151,7 @@ func (e *edge) hold(h Holding, sign int64) {
 	if h.Condition != Stored || h.Bytes == 0 {
 		return
 	}
+	e.list = nil
 	if e.bytes[h.Worker] += sign * h.Bytes; e.bytes[h.Worker] == 0 {
 		delete(e.bytes, h.Worker)
 	}
@@ -275,27 +278,39 @@ func (s *Supply) Count(c Condition) int { return s.count[c] }
 // Closed is how often all readers of an edge that everybody reads had finished.
 func (s *Supply) Closed() int { return s.closed }
 
-// Bytes is what a subtask reads over an edge, by worker, ordered by its id. For an edge that everybody reads it is the
-// whole of what can be read, the same for all: consumers have equal shares of it.
-func (s *Supply) Bytes(edge, consumer int32) []Holding {
-	e := &s.edges[edge]
-	sum := e.bytes
-	if e.near {
-		sum = map[string]int64{}
-		first := s.l.First(s.l.Plan().Edges[edge].FromChain)
+// Bytes is what a consumer reads over an edge and where it lies, ordered by worker. Of an edge that everybody reads each
+// consumer reads an equal share; then all get the same list.
+func (s *Supply) Bytes(edge, consumer int32) []placement.Bytes {
+	e, p := &s.edges[edge], s.l.Plan().Edges[edge]
+	switch {
+	case e.near:
+		sum := map[string]int64{}
 		from := s.l.Producers(edge, consumer)
 		for i := range from.Count {
-			if h := e.of[from.First+i-first]; h.Condition == Stored && h.Bytes > 0 {
+			if h := e.of[from.First+i-s.l.First(p.FromChain)]; h.Condition == Stored && h.Bytes > 0 {
 				sum[h.Worker] += h.Bytes
 			}
 		}
+		return sorted(sum, 1)
+	case p.Partitioner == jobpb.Partitioner_PARTITIONER_GLOBAL && consumer > 0:
+		return nil
+	case e.list == nil:
+		parts := int64(1)
+		if x := p.Partitioner; x != jobpb.Partitioner_PARTITIONER_GLOBAL && x != jobpb.Partitioner_PARTITIONER_BROADCAST {
+			parts = int64(s.l.Plan().Chains[p.ToChain].Parallelism)
+		}
+		e.list = sorted(e.bytes, parts)
 	}
-	hs := make([]Holding, 0, len(sum))
+	return e.list
+}
+
+func sorted(sum map[string]int64, parts int64) []placement.Bytes {
+	list := make([]placement.Bytes, 0, len(sum))
 	for w, n := range sum { // any order: sorted below
-		hs = append(hs, Holding{Condition: Stored, Worker: w, Bytes: n})
+		list = append(list, placement.Bytes{Worker: w, Count: (n + parts - 1) / parts})
 	}
-	slices.SortFunc(hs, func(a, b Holding) int { return cmp.Compare(a.Worker, b.Worker) })
-	return hs
+	slices.SortFunc(list, func(a, b placement.Bytes) int { return cmp.Compare(a.Worker, b.Worker) })
+	return list
 }
 
 // Visits counts the steps of all calls so far: what a test holds against the number of reports.

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluiceio/sluice/coordinator/placement"
 	"github.com/sluiceio/sluice/coordinator/region"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -83,25 +84,23 @@ func (m *model) ready(r int32) bool {
 	return ready
 }
 
-func (m *model) bytes(edge, consumer int32) (hs []Holding) {
+func (m *model) bytes(edge, consumer int32) (list []placement.Bytes) {
 	e := m.l.Plan().Edges[edge]
-	from := m.l.Producers(edge, consumer)
-	if !m.l.Near(edge) { // the whole, for all
-		from = region.Span{First: m.l.First(e.FromChain), Count: m.l.Plan().Chains[e.FromChain].Parallelism}
+	from, parts := m.l.Producers(edge, consumer), int64(1)
+	if e.Partitioner == hash {
+		parts = int64(m.l.Plan().Chains[e.ToChain].Parallelism)
 	}
 	for i := range from.Count {
 		h := m.of[[2]int32{edge, from.First + i - m.l.First(e.FromChain)}]
-		if h.Condition != Stored || h.Bytes == 0 {
-			continue
-		}
-		if k := slices.IndexFunc(hs, func(x Holding) bool { return x.Worker == h.Worker }); k >= 0 {
-			hs[k].Bytes += h.Bytes
-		} else {
-			hs = append(hs, Holding{Stored, h.Worker, h.Bytes})
+		if h.Condition == Stored && h.Bytes > 0 {
+			list = placement.Merge(list, []placement.Bytes{{Worker: h.Worker, Count: h.Bytes}})
 		}
 	}
-	slices.SortFunc(hs, func(a, b Holding) int { return int(a.Worker[1]) - int(b.Worker[1]) })
-	return hs
+	for i := range list {
+		list[i].Count = (list[i].Count + parts - 1) / parts
+	}
+	slices.SortFunc(list, func(a, b placement.Bytes) int { return int(a.Worker[1]) - int(b.Worker[1]) })
+	return list
 }
 
 // check compares everything that can be asked.
@@ -130,9 +129,6 @@ func (m *model) check(t *rapid.T, s *Supply) {
 			count[m.of[[2]int32{e.Index, p}].Condition]++
 		}
 		for c := range m.l.Plan().Chains[e.ToChain].Parallelism {
-			if e.Partitioner == global && c > 0 {
-				continue
-			}
 			if got, want := s.Bytes(e.Index, c), m.bytes(e.Index, c); !slices.Equal(got, want) {
 				t.Fatalf("edge %d consumer %d: bytes %v, want %v", e.Index, c, got, want)
 			}
