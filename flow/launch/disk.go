@@ -6,7 +6,6 @@ import (
 
 	"github.com/sluiceio/sluice/flow/launch/workdir"
 	"github.com/sluiceio/sluice/flow/setting"
-	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle/stored"
@@ -58,10 +57,10 @@ func openDisk(settings setting.Values) (_ *disk, err error) {
 			err = errors.Join(err, d.close())
 		}
 	}()
-	if d.store, err = stored.Open(vfs.OS{}, dir.Join(resultsDir)); err != nil {
+	if d.store, err = stored.Open(workdir.FS{}, dir.Join(resultsDir)); err != nil {
 		return nil, err
 	}
-	d.spill, err = spill.NewArea(spill.Config{FS: vfs.OS{}, Dir: dir.Join(spillDir), Compression: compression})
+	d.spill, err = spill.NewArea(spill.Config{FS: workdir.FS{}, Dir: dir.Join(spillDir), Compression: compression})
 	return d, err
 }
 
