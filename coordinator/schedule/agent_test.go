@@ -42,6 +42,7 @@ type agent struct {
 	leaves      bool // it asked to be drained
 	noRun       bool // attempts do not even say that they run
 	slowRead    bool // attempts read no stored results until told to
+	counting    bool // enumerators do not come to their end
 	down        bool // nothing answers on its data port
 	disk        map[fileKey]*file
 }
@@ -77,6 +78,7 @@ type attempt struct {
 	splits    []string // received, in order
 	asked     int      // have of the question under way, plus one
 	end       bool     // no more splits will come
+	idle      bool     // there are none for it now
 	read      int      // of them, to their end
 	locations map[[2]int32]*taskpb.Location
 	results   []result // stored results that it has read
@@ -254,7 +256,7 @@ func (a *agent) act(t *attempt) bool {
 			return true
 		}
 		if a.isSource(t) && !t.end {
-			return a.ask(t)
+			return a.ask(t) || len(t.splits) > 0 && a.produce(t)
 		}
 		return a.work(t)
 	}
@@ -263,10 +265,6 @@ func (a *agent) act(t *attempt) bool {
 
 // work reads stored results one by one, tells how far it has come, stores its own results, and finishes.
 func (a *agent) work(t *attempt) bool {
-	say := func() bool {
-		a.report(t.p, &controlpb.Report{Fact: &controlpb.Report_Subtask{Subtask: t.update(nil)}})
-		return true
-	}
 	l := t.p.layout
 	switch todo := a.unread(t); {
 	case t.d.Gated && !t.open:
@@ -275,11 +273,10 @@ func (a *agent) work(t *attempt) bool {
 		return !a.slowRead && a.readResult(t, *todo)
 	case l.Gated(t.d.Chain) && !t.loaded:
 		t.loaded = true
-		return say()
-	case !t.produced && (t.d.Gated || t.p.plan.Settings["schedule"] == "lazy"):
-		t.produced = true
-		return say()
-	case a.noFinish:
+		return a.say(t)
+	case a.produce(t):
+		return true
+	case a.noFinish || !t.p.plan.Graph.Operators[t.p.plan.Chains[t.d.Chain].Operators[0]].Bounded:
 		return false
 	case len(l.Out(t.d.Chain)) > 0 && !t.stored:
 		t.stored = true
@@ -290,6 +287,21 @@ func (a *agent) work(t *attempt) bool {
 		return true
 	}
 	a.become(t, jobpb.SubtaskState_SUBTASK_FINISHED, nil)
+	return true
+}
+
+// produce tells once that an attempt has handed over records, where somebody waits for that.
+func (a *agent) produce(t *attempt) bool {
+	if t.produced || t.d.Gated && !t.open || !t.d.Gated && t.p.plan.Settings["schedule"] != "lazy" {
+		return false
+	}
+	t.produced = true
+	return a.say(t)
+}
+
+// say reports how far an attempt has come.
+func (a *agent) say(t *attempt) bool {
+	a.report(t.p, &controlpb.Report{Fact: &controlpb.Report_Subtask{Subtask: t.update(nil)}})
 	return true
 }
 
@@ -368,6 +380,9 @@ func (a *agent) discover(t *attempt) {
 		a.report(t.p, &controlpb.Report{Fact: &controlpb.Report_Splits{Splits: m}})
 	}
 	d(0, n/2, false)
+	if a.counting {
+		return
+	}
 	d(n/2, n, t.p.plan.Graph.Operators[op].Bounded)
 }
 
@@ -603,11 +618,14 @@ func (a *agent) assign(m *taskpb.AssignSplits) {
 			}
 		}
 		if len(m.Splits) == 0 && !m.End {
-			a.s.tracef("%s: no splits for %d[%d]#%d now", a.id, t.d.Chain, t.d.Index, t.d.Attempt)
+			if !t.idle {
+				a.s.tracef("%s: no splits for %d[%d]#%d now", a.id, t.d.Chain, t.d.Index, t.d.Attempt)
+			}
+			t.idle = true
 			continue // it asks again in a second
 		}
 		t.end = t.end || m.End
-		t.asked = 0
+		t.asked, t.idle = 0, false
 	}
 }
 

@@ -28,7 +28,7 @@ func (l *Leader) openGates(j *job, facts *state.Job) {
 	if j.rollout.Gates == nil || !o.look && l.now.Before(o.pace.Next()) {
 		return
 	}
-	again := !o.look && o.pace.Due(l.now, l.cfg.Resend, mostPause)
+	again := !l.now.Before(o.pace.Next())
 	o.look = false
 	open, silent := map[processOn][]*regionEpoch{}, false
 	for r, g := range j.rollout.Gates {
@@ -53,9 +53,9 @@ func (l *Leader) openGates(j *job, facts *state.Job) {
 	}
 	if len(open) > 0 && !again {
 		o.pace = timer.Pace{}
-		o.pace.Due(l.now, l.cfg.Resend, mostPause)
 	}
 	if silent {
+		o.pace.Due(l.now, l.cfg.Resend, mostPause)
 		l.wakeAt(j, o.pace.Next())
 	}
 }

@@ -37,6 +37,7 @@ type job struct {
 	want      *want  // nil: to be found out
 	waits     bool   // in Leader.waiting
 	since     time.Time
+	stuck     time.Time // it has wanted slots in vain since then
 	heldAt    time.Time // when this leader proposed the last HoldJob
 	committer uint64    // number of a committing process that is gone
 }

@@ -82,7 +82,7 @@ func (l *Leader) surveyResults(j *job, facts *state.Job, s *survey, t *jobpb.Sub
 		if p := supply.Of(t, e); p.GetState() == jobpb.PartitionState_PARTITION_STORED {
 			why = l.missing(j, t, p)
 		} else if p.GetState() == jobpb.PartitionState_PARTITION_LOST {
-			why = "it was lost"
+			why = "a reader could not read it"
 		}
 		f := lossOf(t, CodeResultLost, "the stored result of "+facts.Plan().Chains[t.Chain].Name+" cannot be read: "+why)
 		if p := supply.Of(t, e); p != nil {

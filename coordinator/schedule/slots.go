@@ -95,7 +95,10 @@ func (l *Leader) wants(j *job, facts *state.Job, room int) *want {
 	fresh := map[int]bool{}
 	past := 0
 	for r := range l.ready(j, facts) {
-		n := l.wantOf(j, facts, w, r, fresh)
+		n, ok := l.wantOf(j, facts, w, r, fresh)
+		if !ok {
+			continue
+		}
 		w.regions = append(w.regions, n)
 		for _, s := range n.fresh {
 			fresh[s] = true
@@ -110,9 +113,10 @@ func (l *Leader) wants(j *job, facts *state.Job, room int) *want {
 	return w
 }
 
-// wantOf finds the slots of one region, and which of them have no place.
-func (l *Leader) wantOf(j *job, facts *state.Job, w *want, r int32, fresh map[int]bool) wantRegion {
-	n := wantRegion{index: r}
+// wantOf finds the slots of one region, and which of them have no place. It is not ok while attempts of another region are
+// in one of them whose worker takes no more: their end is on its way into the facts.
+func (l *Leader) wantOf(j *job, facts *state.Job, w *want, r int32, fresh map[int]bool) (n wantRegion, ok bool) {
+	n.index = r
 	own := map[int]int{} // by slot: attempts of the region itself that have not ended
 	var slots []int
 	for t := range subtasksOf(facts, r) {
@@ -135,6 +139,9 @@ func (l *Leader) wantOf(j *job, facts *state.Job, w *want, r int32, fresh map[in
 		shared := facts.InSlot(slot) > own[slot] // attempts of other regions run in it, so it cannot move
 		id, _, held := facts.Grant(slot)
 		held = held && l.usable(id) != nil && !l.soft[id].facts.Draining
+		if shared && !held {
+			return n, false
+		}
 		if held && !j.avoids(id, l.now) || shared {
 			w.kept[slot] = id
 			continue
@@ -145,7 +152,7 @@ func (l *Leader) wantOf(j *job, facts *state.Job, w *want, r int32, fresh map[in
 		}
 		n.fresh = append(n.fresh, slot)
 	}
-	return n
+	return n, true
 }
 
 // subtasksOf are the subtasks of a region.
@@ -381,6 +388,7 @@ func (l *Leader) scheduleRegions(j *job, facts *state.Job, regions []int32, plac
 		}
 	}
 	l.unwait(j)
+	j.stuck = time.Time{}
 	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ScheduleRegions{ScheduleRegions: c}}, &flight{takes: takes, calm: true})
 	return len(places)
 }
@@ -402,7 +410,12 @@ func (l *Leader) lacks(j *job, facts *state.Job, message string) (aged bool) {
 			return false
 		}
 	}
-	if l.mayHold(j, facts) {
+	if j.stuck.IsZero() {
+		j.stuck = l.now
+	}
+	if at := j.stuck.Add(refreshHold); facts.Active() > 0 && l.now.Before(at) {
+		l.wakeAt(j, at) // what runs may end and make room: nothing to tell about yet
+	} else if l.mayHold(j, facts) {
 		l.hold(j, facts, message)
 	}
 	return !l.now.Before(since.Add(l.cfg.Ageing))
@@ -415,9 +428,9 @@ func (l *Leader) lackText(j *job, facts *state.Job, free int) string {
 	if j.rollout.Mode == rollout.Eager {
 		who = "the whole job"
 	}
-	needs := j.needs()
+	needs := counted(j.needs(), "slot")
 	if total == 0 {
-		return fmt.Sprintf("%s needs %d slots, and no worker that can run it: %s", who, needs, l.lack(facts))
+		return fmt.Sprintf("%s needs %s, and no worker that can run it: %s", who, needs, l.lack(facts))
 	}
 	for _, n := range j.want.own {
 		free += n
@@ -427,14 +440,23 @@ func (l *Leader) lackText(j *job, facts *state.Job, free int) string {
 	} else {
 		free += j.want.regions[0].slots - len(j.want.regions[0].fresh)
 	}
-	return fmt.Sprintf("%s needs %d slots, %d free of %d", who, needs, free, total)
+	return fmt.Sprintf("%s needs %s, %d free of %d", who, needs, free, total)
 }
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// refreshHold is how long the message stands that says what a job waits for.
+const refreshHold = 30 * time.Second
 
 // mayHold reports whether it is time to say what a job waits for. Numbers change all the time, so only the first message
 // is prompt.
 func (l *Leader) mayHold(j *job, facts *state.Job) bool {
-	const refresh = 30 * time.Second
-	return (facts.Head().Message == "" || l.now.Sub(j.heldAt) >= refresh) && !l.busy(jobLane+j.id)
+	return (facts.Head().Message == "" || l.now.Sub(j.heldAt) >= refreshHold) && !l.busy(jobLane+j.id)
 }
 
 // hold records what a job waits for.

@@ -305,6 +305,10 @@ func (st *story) set(a *agent) {
 		a.slow = on
 	case "deaf": // requests to build are lost
 		a.noBuilds = on
+	case "reading": // readers do not come to the end of their splits
+		a.slowRead = on
+	case "counting": // enumerators do not come to their end
+		a.counting = on
 	case "illiterate": // attempts read no stored results
 		a.slowRead = on
 	case "later":
@@ -341,11 +345,19 @@ func (st *story) spoil(a *agent) {
 // fail CHAIN INDEX: the running attempt of a subtask fails.
 func (st *story) fail(a *agent) {
 	chain, index := st.number("chain", 0), st.number("index", 0)
+	var lost []*jobpb.PartitionRef
+	if text := st.option("lost", ""); text != "" { // edge.producer#attempt
+		r := &jobpb.PartitionRef{}
+		if _, err := fmt.Sscanf(text, "%d.%d#%d", &r.Edge, &r.Producer, &r.Attempt); err != nil {
+			st.d.Fatalf(st.t, "lost: %v", err)
+		}
+		lost = append(lost, r)
+	}
 	for _, p := range a.procs {
 		i := slices.IndexFunc(p.tasks, func(t *attempt) bool { return int(t.d.Chain) == chain && int(t.d.Index) == index && t.active() })
 		if i >= 0 {
 			a.become(p.tasks[i], jobpb.SubtaskState_SUBTASK_FAILED, &jobpb.Failure{
-				Kind: kinds[st.option("kind", "user")], Code: st.option("code", "E050"), Message: st.option("message", "it broke"), Position: "file.csv:7",
+				Kind: kinds[st.option("kind", "user")], Code: st.option("code", "E050"), Message: st.option("message", "it broke"), Position: "file.csv:7", Lost: lost,
 			})
 			return
 		}
