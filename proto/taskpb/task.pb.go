@@ -1560,8 +1560,7 @@ type SplitRequest struct {
 	Region        int32                  `protobuf:"varint,5,opt,name=region,proto3" json:"region,omitempty"`
 	RegionEpoch   uint64                 `protobuf:"varint,6,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
 	Have          int32                  `protobuf:"varint,7,opt,name=have,proto3" json:"have,omitempty"`
-	Read          int32                  `protobuf:"varint,8,opt,name=read,proto3" json:"read,omitempty"`   // of those that it has: read to their end
-	Phase         int32                  `protobuf:"varint,9,opt,name=phase,proto3" json:"phase,omitempty"` // that it knows to be under way
+	Read          int32                  `protobuf:"varint,8,opt,name=read,proto3" json:"read,omitempty"` // of those that it has: read to their end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1652,29 +1651,20 @@ func (x *SplitRequest) GetRead() int32 {
 	return 0
 }
 
-func (x *SplitRequest) GetPhase() int32 {
-	if x != nil {
-		return x.Phase
-	}
-	return 0
-}
-
-// AssignSplits answers a SplitRequest: all splits of the attempt beyond offset, in order.
+// AssignSplits answers a SplitRequest: all splits of the attempt beyond offset, in order. Neither splits nor the end: there
+// is nothing for this reader of an unbounded source now, and its clock need not wait; the request stays open.
 type AssignSplits struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Job         string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Process     uint64                 `protobuf:"varint,2,opt,name=process,proto3" json:"process,omitempty"`
-	Operator    int32                  `protobuf:"varint,3,opt,name=operator,proto3" json:"operator,omitempty"`
-	Chain       int32                  `protobuf:"varint,4,opt,name=chain,proto3" json:"chain,omitempty"`
-	Index       int32                  `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
-	Attempt     uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	RegionEpoch uint64                 `protobuf:"varint,7,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
-	Offset      int32                  `protobuf:"varint,8,opt,name=offset,proto3" json:"offset,omitempty"`
-	Splits      []*jobpb.Split         `protobuf:"bytes,9,rep,name=splits,proto3" json:"splits,omitempty"`
-	End         bool                   `protobuf:"varint,10,opt,name=end,proto3" json:"end,omitempty"` // no more will come
-	// phase of the splits that are being given out: those of lower phases have all been read. A reader that knows only a lower
-	// one is answered, although there may be no split for it: its clock waits for this.
-	Phase         int32 `protobuf:"varint,11,opt,name=phase,proto3" json:"phase,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Process       uint64                 `protobuf:"varint,2,opt,name=process,proto3" json:"process,omitempty"`
+	Operator      int32                  `protobuf:"varint,3,opt,name=operator,proto3" json:"operator,omitempty"`
+	Chain         int32                  `protobuf:"varint,4,opt,name=chain,proto3" json:"chain,omitempty"`
+	Index         int32                  `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	RegionEpoch   uint64                 `protobuf:"varint,7,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
+	Offset        int32                  `protobuf:"varint,8,opt,name=offset,proto3" json:"offset,omitempty"`
+	Splits        []*jobpb.Split         `protobuf:"bytes,9,rep,name=splits,proto3" json:"splits,omitempty"`
+	End           bool                   `protobuf:"varint,10,opt,name=end,proto3" json:"end,omitempty"` // no more will come
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1777,13 +1767,6 @@ func (x *AssignSplits) GetEnd() bool {
 		return x.End
 	}
 	return false
-}
-
-func (x *AssignSplits) GetPhase() int32 {
-	if x != nil {
-		return x.Phase
-	}
-	return 0
 }
 
 // Hello is the first message of every task process.
@@ -2153,7 +2136,7 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\fregion_epoch\x18\x03 \x01(\x04R\vregionEpoch\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x05R\x06offset\x12)\n" +
 	"\x06splits\x18\x05 \x03(\v2\x11.sluice.job.SplitR\x06splits\x12\x10\n" +
-	"\x03end\x18\x06 \x01(\bR\x03end\"\xe9\x01\n" +
+	"\x03end\x18\x06 \x01(\bR\x03end\"\xd3\x01\n" +
 	"\fSplitRequest\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x05R\boperator\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x14\n" +
@@ -2162,8 +2145,7 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x06region\x18\x05 \x01(\x05R\x06region\x12!\n" +
 	"\fregion_epoch\x18\x06 \x01(\x04R\vregionEpoch\x12\x12\n" +
 	"\x04have\x18\a \x01(\x05R\x04have\x12\x12\n" +
-	"\x04read\x18\b \x01(\x05R\x04read\x12\x14\n" +
-	"\x05phase\x18\t \x01(\x05R\x05phase\"\xaa\x02\n" +
+	"\x04read\x18\b \x01(\x05R\x04read\"\x94\x02\n" +
 	"\fAssignSplits\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12\x1a\n" +
@@ -2175,8 +2157,7 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x06offset\x18\b \x01(\x05R\x06offset\x12)\n" +
 	"\x06splits\x18\t \x03(\v2\x11.sluice.job.SplitR\x06splits\x12\x10\n" +
 	"\x03end\x18\n" +
-	" \x01(\bR\x03end\x12\x14\n" +
-	"\x05phase\x18\v \x01(\x05R\x05phase\"j\n" +
+	" \x01(\bR\x03end\"j\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x10\n" +

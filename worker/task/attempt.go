@@ -127,7 +127,7 @@ func (a *attempt) requestSplits(op int32) func(source.Request) {
 	return func(r source.Request) {
 		a.proc.cfg.Host.RequestSplits(&taskpb.SplitRequest{
 			Operator: op, Chain: a.sub.Chain, Index: a.sub.Index, Attempt: a.sub.Attempt,
-			Region: a.sub.Region, RegionEpoch: a.sub.RegionEpoch, Have: int32(r.Have), Read: int32(r.Read), Phase: r.Phase,
+			Region: a.sub.Region, RegionEpoch: a.sub.RegionEpoch, Have: int32(r.Have), Read: int32(r.Read),
 		})
 	}
 }

@@ -323,17 +323,17 @@ func TestTheClockStandsStillWhileHistoryIsRead(t *testing.T) {
 		t.Errorf("watermark %v in the middle of history", mark())
 	}
 	*asked = nil
-	give(&taskpb.AssignSplits{Offset: 2, Phase: 1}) // live, but nothing for this reader
+	give(&taskpb.AssignSplits{Offset: 2}) // nothing for this reader now
 	if mark() != element.MinTime {
 		t.Errorf("watermark %v without a live split", mark())
 	}
 	if ev, ok := h.marks.Next(); ok && ev.Kind == element.Watermark {
 		t.Errorf("%v", ev)
 	}
-	if n := len(*asked); n == 0 || (*asked)[n-1] != (Request{Have: 2, Read: 2, Phase: 1}) {
+	if n := len(*asked); n == 0 || (*asked)[n-1] != (Request{Have: 2, Read: 2}) {
 		t.Errorf("asks %+v", *asked)
 	}
-	if err := h.Assigned(&taskpb.AssignSplits{Offset: 2, Splits: phasedSplits(2, 3), Phase: 1}); err != nil {
+	if err := h.Assigned(&taskpb.AssignSplits{Offset: 2, Splits: phasedSplits(2, 3)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.say(); err != nil {
@@ -342,58 +342,34 @@ func TestTheClockStandsStillWhileHistoryIsRead(t *testing.T) {
 	if mark() != 9 {
 		t.Errorf("watermark %v where history has left it, want 9", mark())
 	}
-	give(&taskpb.AssignSplits{Offset: 3, Splits: phasedSplits(5, 6), Phase: 1})
+	give(&taskpb.AssignSplits{Offset: 3, Splits: phasedSplits(5, 6)})
 	if mark() != 19 { // of the slower one of two splits
 		t.Errorf("watermark %v behind live records, want 19", mark())
 	}
 }
 
-// A reader that has read its part of history leaves the minimum after a while: those that still read hold the clock. It is
-// back when there is more for it.
-func TestAReaderWithNothingLeftOfHistoryIsIdleAfterAWhile(t *testing.T) {
-	o := &heardOutlet{}
-	h, _ := driven(t, &history{numbers{endless: true}}, Options[int]{Watermarks: WatermarksBounded, IdleAfter: time.Minute}, func(c *Config) {
-		c.Chain = chain.New(c.Runtime.Ctx, c.Runtime.Cursor, []chain.Node{{ID: "out", Outlet: o, Size: 1}}, -1)
-	})
-	h.push = func(int) { o.heard = append(o.heard, "record") }
-	now := time.Now()
-	h.rt.Now = func() time.Time { return now }
-	for i, wait := range []time.Duration{30 * time.Second, 2 * time.Minute, 0} {
-		if err := h.Assigned(&taskpb.AssignSplits{Offset: int32(i), Splits: phasedSplits(i, min(i+1, 2))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := h.Step(512); err != nil {
-			t.Fatal(err)
-		}
-		now = now.Add(wait)
-		if _, err := h.OnTime(now); err != nil {
-			t.Fatal(err)
-		}
-	}
-	idle := fmt.Sprintf("event %d", element.Idle)
-	if want := []string{"record", "record", idle}; !slices.Equal(o.heard, want) {
-		t.Errorf("heard %v, want %v", o.heard, want)
-	}
-	if err := h.Assigned(&taskpb.AssignSplits{Offset: 2, Splits: splitsFrom(0, 1)}); err != nil { // more history
-		t.Fatal(err)
-	}
-	if _, err := h.Step(512); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(o.heard); o.heard[n-1] != "record" || o.heard[n-2] != fmt.Sprintf("event %d", element.Watermark) {
-		t.Errorf("heard %v: it is not back before its records", o.heard)
-	}
-}
-
-// A reader of history that gets nothing live must not stop everybody's clock.
-func TestAReaderWithoutALiveSplitIsIdle(t *testing.T) {
+// A reader for whom there is nothing must not stop everybody's clock: neither at the start, nor when its part of history is
+// read. It is back before the records of what comes then.
+func TestAReaderForWhomThereIsNothingIsIdle(t *testing.T) {
 	o := &heardOutlet{}
 	h, _ := driven(t, &history{numbers{endless: true}}, Options[int]{Watermarks: WatermarksBounded}, func(c *Config) {
 		c.Chain = chain.New(c.Runtime.Ctx, c.Runtime.Cursor, []chain.Node{{ID: "out", Outlet: o, Size: 1}}, -1)
 	})
-	h.push = func(int) {}
-	for _, a := range []*taskpb.AssignSplits{{Splits: phasedSplits(0, 1)}, {Offset: 1, Phase: 1}} {
-		if err := h.Assigned(a); err != nil {
+	h.push = func(int) { o.heard = append(o.heard, "record") }
+	idle, watermark := fmt.Sprintf("event %d", element.Idle), fmt.Sprintf("event %d", element.Watermark)
+	for i, c := range []struct {
+		a    *taskpb.AssignSplits
+		want []string
+	}{
+		{&taskpb.AssignSplits{}, []string{idle}},
+		{&taskpb.AssignSplits{}, nil},
+		{&taskpb.AssignSplits{Splits: phasedSplits(0, 1)}, []string{watermark, "record"}},
+		{&taskpb.AssignSplits{Offset: 1}, []string{idle}},
+		{&taskpb.AssignSplits{Offset: 1, Splits: phasedSplits(1, 2)}, []string{watermark, "record"}}, // more history: late nowhere
+		{&taskpb.AssignSplits{Offset: 2, Splits: phasedSplits(2, 3)}, []string{watermark, "record", watermark, idle}},
+	} {
+		o.heard = nil
+		if err := h.Assigned(c.a); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := h.Step(512); err != nil {
@@ -402,11 +378,8 @@ func TestAReaderWithoutALiveSplitIsIdle(t *testing.T) {
 		if _, err := h.OnTime(time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if a.Phase == 0 && len(o.heard) != 0 {
-			t.Errorf("while history may come it says %v", o.heard)
+		if !slices.Equal(o.heard, c.want) {
+			t.Errorf("answer %d: heard %v, want %v", i, o.heard, c.want)
 		}
-	}
-	if want := []string{fmt.Sprintf("event %d", element.Idle)}; !slices.Equal(o.heard, want) {
-		t.Errorf("heard %v, want %v", o.heard, want)
 	}
 }

@@ -121,7 +121,7 @@ func (h *head[T]) deliver(now time.Time, eof bool) error {
 func (h *head[T]) finish(now time.Time, eof bool) error {
 	h.marked = now
 	if eof {
-		h.dry, h.dryFrom = true, now
+		h.dry = true
 	}
 	if h.dry && h.noMore {
 		return nil // the end of the source says it all

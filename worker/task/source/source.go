@@ -95,12 +95,8 @@ type Config struct {
 	Gate func() bool
 }
 
-// Request says what a reader has: Have splits, of which Read are read to their end, and the Phase that it knows to be
-// under way. It wants those beyond.
-type Request struct {
-	Have, Read int
-	Phase      int32
-}
+// Request says what a reader has: Have splits, of which Read are read to their end. It wants those beyond.
+type Request struct{ Have, Read int }
 
 // phasedSource is a connector.Source whose splits have so many phases. All but the last one are bounded: while they are
 // read, a split yet to come may hold the oldest record of all.
@@ -197,16 +193,15 @@ type head[T any] struct {
 		emptyFrom time.Time // of the last empty poll; zero: the last one was not
 	}
 
-	have    int       // splits received
-	asked   time.Time // of the last request; zero: none is open
-	told    int       // splits that the last request said were read
-	noMore  bool      // no split will come
-	dryFrom time.Time
-	dry     bool         // every split received is finished
-	phase   int32        // under way, as far as this reader knows
-	phases  int32        // their number
-	past    element.Time // largest time seen in splits before the last phase
-	count   int64
+	have   int          // splits received
+	asked  time.Time    // of the last request; zero: none is open
+	told   int          // splits that the last request said were read
+	noMore bool         // no split will come
+	dry    bool         // every split received is finished
+	phase  int32        // under way, as far as this reader knows
+	phases int32        // their number
+	past   element.Time // largest time seen in splits before the last phase
+	count  int64
 
 	finished int            // splits
 	ended    int            // splits below are finished for the clock, too

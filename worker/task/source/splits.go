@@ -23,8 +23,8 @@ func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
 		return nil // overtaken by a newer one
 	}
 	fresh := a.Splits[known:]
-	if len(fresh) == 0 && !a.End && a.Phase <= h.phase {
-		return nil
+	if len(fresh) == 0 && !a.End {
+		return h.nothing()
 	}
 	now := h.rt.Now()
 	h.asked, h.given = time.Time{}, now
@@ -36,7 +36,6 @@ func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
 		}
 		h.dry = false
 	}
-	h.enter(a.Phase)
 	for _, s := range fresh {
 		h.add(s.Phase, now)
 	}
@@ -51,6 +50,15 @@ func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
 		h.silence()
 	}
 	return h.say() // a source that was idle is back before its records are
+}
+
+// nothing is there for this reader now. If it has nothing to read, its clock does not wait for what may come: whoever reads
+// still holds that of all.
+func (h *head[T]) nothing() error {
+	if !h.bounded && (h.dry || h.have == 0) {
+		h.marks.Rest(unassigned)
+	}
+	return h.say()
 }
 
 // enter notes that the splits of a phase are given out.
@@ -119,7 +127,7 @@ func (h *head[T]) ask(now time.Time) (next time.Time) {
 		return due
 	}
 	h.asked, h.told = now, h.finished
-	h.request(Request{Have: h.have, Read: h.finished, Phase: h.phase})
+	h.request(Request{Have: h.have, Read: h.finished})
 	return now.Add(AskAgain)
 }
 
@@ -132,16 +140,8 @@ func (h *head[T]) OnTime(now time.Time) (next time.Time, err error) {
 	if !h.poll.emptyFrom.IsZero() {
 		next = chain.Earlier(next, h.poll.emptyFrom.Add(emptyPoll))
 	}
-	switch {
-	case !h.idles():
-	case h.lastPhase():
+	if h.idles() && h.lastPhase() { // what is bounded has only not ended yet
 		next = chain.Earlier(next, h.restIdle(now))
-	case h.dry: // what is bounded has only not ended yet, but there may be nothing of it left for this reader
-		if due := h.dryFrom.Add(h.opts.IdleAfter); due.After(now) {
-			next = chain.Earlier(next, due)
-		} else {
-			h.marks.Rest(unassigned)
-		}
 	}
 	return next, h.say()
 }
