@@ -320,9 +320,6 @@ func (u *SubtaskUpdate) Validate() error {
 	return nil
 }
 
-// digestBytes is the length of the digest of a stored result, a SHA-256.
-const digestBytes = 32
-
 func (u *SubtaskUpdate) checkPartitions() error {
 	if len(u.Partitions) > 0 && u.State != jobpb.SubtaskState_SUBTASK_FINISHED {
 		return fmt.Errorf("stored results with %s", u.State)
@@ -332,7 +329,7 @@ func (u *SubtaskUpdate) checkPartitions() error {
 		case p.GetState() != jobpb.PartitionState_PARTITION_STORED || p.GetAttempt() != u.Attempt || p.GetRegionEpoch() != u.RegionEpoch:
 			return fmt.Errorf("partitions[%d]: %s, attempt %d, region epoch %d, reported by attempt %d of %d",
 				i, p.GetState(), p.GetAttempt(), p.GetRegionEpoch(), u.Attempt, u.RegionEpoch)
-		case p.GetEdge() < 0 || p.GetBytes() < 0 || p.GetRecords() < 0 || len(p.GetDigest()) != digestBytes:
+		case p.GetEdge() < 0 || p.GetBytes() < 0 || p.GetRecords() < 0 || len(p.GetDigest()) != jobpb.DigestBytes:
 			return fmt.Errorf("partitions[%d]: edge %d, %d bytes, %d records, digest of %d bytes",
 				i, p.GetEdge(), p.GetBytes(), p.GetRecords(), len(p.GetDigest()))
 		}
