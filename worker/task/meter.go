@@ -66,7 +66,7 @@ func (m *meter) publish(l *loop) {
 	m.published = l.now
 	c := l.cur
 	in, totals := l.head.Received(), c.Totals()
-	out, outBytes, stored := totals.Written, int64(0), int64(0)
+	out, outBytes, stored := c.Counters.Written, int64(0), int64(0)
 	for _, o := range m.outlets {
 		s := o.Stats()
 		out, outBytes, stored = out+s.Records, outBytes+s.Bytes, stored+s.Stored

@@ -31,7 +31,7 @@ func NewSink[T any](s connector.Sink[T]) Stage {
 			if err := w.Write(rt.Ctx, v, rt.At); err != nil {
 				rt.Fail(sinkFault(rt, "write", err))
 			}
-			rt.Wrote()
+			rt.Counters.Written++
 			if !o.timed {
 				o.timed = true
 				rt.WakeAt(rt.Now().Add(flushEvery))

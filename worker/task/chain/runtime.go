@@ -22,7 +22,6 @@ type Cursor struct {
 
 	watermark element.Time // the last one that entered the chain
 	skipped   int64
-	written   int64 // records that went into sinks
 	fault     *fault.Fault
 	where     func() string // position of the record in flight; nil: unknown
 	alarm     func(time.Time)
@@ -34,6 +33,7 @@ type Counters struct {
 	Late           int64 // records dropped because their window had closed
 	Replayed       int64 // records processed again after a restore
 	StateBytes     int64 // size of the keyed state
+	Written        int64 // records that went into sinks
 	Spilled        int64 // bytes moved from memory to disk
 	SpilledRecords int64 // records moved from memory to disk
 	SpillDepth     int64 // deepest level of recursive partitions, or of merge passes; 0: nothing was spilled
@@ -92,12 +92,11 @@ func (c *Cursor) Observe(where func() string, alarm func(time.Time)) { c.where, 
 type Totals struct {
 	Watermark element.Time // the last one that entered the chain
 	Skipped   int64        // records dropped by an error policy
-	Written   int64        // records that went into sinks
 }
 
 // Totals so far.
 func (c *Cursor) Totals() Totals {
-	return Totals{Watermark: c.watermark, Skipped: c.skipped, Written: c.written}
+	return Totals{Watermark: c.watermark, Skipped: c.skipped}
 }
 
 // NewRuntime is the surroundings of a single operator outside a Process, for harnesses: subtask 0 of 1, without side
@@ -206,9 +205,6 @@ func Shared[S any](rt *Runtime, make func() (S, error)) (S, error) {
 // Connect says what the operator emits to: by port, the pushes of the consumers. Called by the wiring, before the
 // operator is built.
 func (rt *Runtime) Connect(ports map[string][]any) { rt.ports = ports }
-
-// Wrote counts a record that went into a sink.
-func (rt *Runtime) Wrote() { rt.written++ }
 
 // Prepared keeps the prepared output of a sink for the last report of the attempt.
 func (rt *Runtime) Prepared(cs []connector.Committable) { rt.prepare = cs }
