@@ -50,7 +50,9 @@ func (k KeyedStream[K, T]) Bootstrap[B, Out any, P BootstrapProcessor[K, B, T, O
 	spec := func() process.BootstrapSpec[K, B, T, Out] {
 		return process.BootstrapSpec[K, B, T, Out]{
 			InitKey: init.key, Key: k.key, Options: p.keyedOptions(n),
-			Open: func(set *process.KeySetup[K, Out]) (process.BootstrapFuncs[K, B, T, Out], error) { return opened[K, B, T, Out](set, factory()) },
+			Open: func(set *process.KeySetup[K, Out]) (process.BootstrapFuncs[K, B, T, Out], error) {
+				return opened[K, B, T, Out](set, factory())
+			},
 		}
 	}
 	n.inputs = []input{
