@@ -12,6 +12,7 @@ import (
 	"github.com/sluiceio/sluice/snapshot/chunk"
 	"github.com/sluiceio/sluice/worker/state/column"
 	"github.com/sluiceio/sluice/worker/state/epoch"
+	"github.com/sluiceio/sluice/worker/state/overflow"
 	"github.com/sluiceio/sluice/worker/state/slab"
 )
 
@@ -162,6 +163,9 @@ func (d *Directory[K]) KeyHash() uint64 { return d.keyH }
 // KeyGroup is the key group of the current key.
 func (d *Directory[K]) KeyGroup() int { return d.group(&d.key, d.keyH) }
 
+// Registry holds the codecs of the pipeline; nil: none.
+func (d *Directory[K]) Registry() *codec.Registry { return d.t.Options().Registry }
+
 // Len is the number of rows in memory: keys with state, and keys whose state was cleared since the last completed
 // checkpoint.
 func (d *Directory[K]) Len() int { return d.t.Pool.Count() }
@@ -245,3 +249,42 @@ func (d *Directory[K]) Maintain(work int) error {
 
 // Close gives back what the directory holds beside memory. It must not be used afterwards.
 func (d *Directory[K]) Close() error { return errors.Join(d.t.Epochs.Close(), d.t.Close()) }
+
+// What follows is for packages that keep something beside the states (package timer).
+
+// Follow makes m a member of the epochs of this directory: it is told of barriers, completions, aborts and rewinds. Before
+// the first record.
+func (d *Directory[K]) Follow(m epoch.Member) { d.t.Epochs.Join(m) }
+
+// Meter is where memory is counted that is kept beside the states.
+func (d *Directory[K]) Meter() *slab.Meter { return &d.t.Meter }
+
+// Overflow is the store of the process; nil: everything stays in memory.
+func (d *Directory[K]) Overflow() *overflow.Store {
+	if !d.t.Evicts() {
+		return nil
+	}
+	return d.t.Options().Overflow
+}
+
+// Relieve has f called when the directory must shrink, before it moves out units of its own. f makes some room.
+func (d *Directory[K]) Relieve(f func() error) { d.t.Relieve(f) }
+
+// Fail ends the attempt with err, if it is not nil and the first.
+func (d *Directory[K]) Fail(err error) { d.t.Fail(d.t.Fault(CodeOverflow, "", err)) }
+
+// Tracking reports whether there are checkpoints.
+func (d *Directory[K]) Tracking() bool { return d.t.Epochs.Tracking() }
+
+// AppendKey appends the encoded current key.
+func (d *Directory[K]) AppendKey(dst []byte) ([]byte, error) { return d.codec.Append(dst, &d.key) }
+
+// SeekEncoded makes the key current whose encoding is b.
+func (d *Directory[K]) SeekEncoded(b []byte) error {
+	var k K
+	if _, err := d.codec.Decode(b, &k); err != nil {
+		return d.t.Fault(CodeCodec, "", err)
+	}
+	d.Seek(k, d.hash(k))
+	return d.t.Err
+}

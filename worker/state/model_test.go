@@ -26,7 +26,7 @@ type operator struct {
 	count *Value[int64]
 	path  *Value[[]int64]
 	word  *Value[string]
-	sum   *Reducing[int64]
+	sum   *Value[int64]
 	hits  *Map[int32, int64]
 	tags  *Map[string, []string]
 	log   *List[int64]
@@ -53,7 +53,7 @@ func newOperator(m machinery) *operator {
 	}
 	d := must(NewDirectory[string](o))
 	return &operator{d: d, count: must(ValueOf[int64](d, "count")), path: must(ValueOf[[]int64](d, "path")), word: must(ValueOf[string](d, "word")),
-		sum:  must(ReducingOf(d, "sum", func(a, b int64) int64 { return a + b })),
+		sum:  must(ValueOf[int64](d, "sum")),
 		hits: must(MapOf[int32, int64](d, "hits")), tags: must(MapOf[string, []string](d, "tags")),
 		log: must(ListOf[int64](d, "log")), bags: must(ListOf[[]int64](d, "bags"))}
 }
@@ -283,7 +283,7 @@ func (x *machine) values(t *rapid.T) {
 		x.o.path.Clear()
 		im.Path = nil
 	case 7:
-		x.o.sum.Add(n)
+		x.o.sum.Set(x.o.sum.Get() + n)
 		if im.Sum == nil {
 			im.Sum = new(int64)
 		}

@@ -41,12 +41,13 @@ const (
 // ErrAborted is the error of a snapshot whose checkpoint was given up.
 var ErrAborted = epoch.ErrAborted
 
-// Codes of failures that this package finds; the others are those of package column.
+// Codes of failures; package column explains them.
 const (
 	CodeCodec    = column.CodeCodec
 	CodeOverflow = column.CodeOverflow
 	CodeFit      = column.CodeFit
 	CodeCorrupt  = column.CodeCorrupt
+	CodeDeclare  = column.CodeDeclare
 )
 
 // ValueOf declares a value state.

@@ -458,30 +458,6 @@ type dog struct{}
 func (cat) Sound() string { return "meow" }
 func (dog) Sound() string { return "woof" }
 
-func TestAggregating(t *testing.T) {
-	d := newDirectory[int](true)
-	type mean struct{ Sum, Count int }
-	a := must(AggregatingOf(d, "mean", Aggregate[int, mean, int]{
-		New:    func() mean { return mean{} },
-		Add:    func(m mean, v int) mean { return mean{m.Sum + v, m.Count + 1} },
-		Result: func(m mean) int { return m.Sum / max(m.Count, 1) },
-	}))
-	d.Seek(1, d.Hash(1))
-	if a.Exists() || a.Get() != 0 {
-		t.Error("something from nothing")
-	}
-	a.Add(10)
-	a.Add(20)
-	if a.Get() != 15 || !a.Exists() {
-		t.Errorf("mean is %d", a.Get())
-	}
-	a.Clear()
-	a.Add(3)
-	if a.Get() != 3 {
-		t.Errorf("mean is %d", a.Get())
-	}
-}
-
 // TestFreezeDoesNotDependOnSize compares allocation, which cannot be noisy: a barrier over many keys takes no more
 // memory than one over few.
 func TestFreezeDoesNotDependOnSize(t *testing.T) {

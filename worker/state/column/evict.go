@@ -25,8 +25,10 @@ const (
 	// for more.
 	spareDirty = 4 * evictAtOnce
 	spareUsed  = 32 * evictAtOnce
-	// extentShare is which part of a share an extent may take, and largestExtent how many bytes.
-	extentShare   = 32
+	// partOfShare is which part of a share an extent, a batch of records or half a part of a snapshot may take, and
+	// leastPart the least that makes sense, in bytes.
+	partOfShare   = 32
+	leastPart     = 16 << 10
 	largestExtent = 4 << 20
 	// ticksIdle is how many Seeks lie between two looks at clock and budget.
 	ticksIdle = 64
@@ -43,11 +45,13 @@ type evictor struct {
 	evicted bool // anything has
 	pressed bool // the directory must shrink
 	looks   int
+	part    int // what one of many things may take, in bytes
 	key     []byte
 	okey    []byte
 	loaded  []byte
 	dep     epoch.Departure
 	stats   Stats
+	relief  []func() error
 	scanned []byte // key where the background looks on for what has expired
 }
 
@@ -249,7 +253,7 @@ func (t *Table) makeRoom(p *slab.Pool, col unitColumn) {
 		return
 	}
 	t.account()
-	p.Limit(int(min(t.ev.share.Fair()/extentShare, largestExtent)))
+	p.Limit(min(t.ev.part, largestExtent))
 	if t.ev.share.Over()+int64(bytes) > 0 {
 		t.evictFrom(p, col, evictAtOnce)
 	}
@@ -315,6 +319,9 @@ func (t *Table) evict(id uint32, col unitColumn) bool {
 func (t *Table) account() {
 	used := int64(t.Bytes())
 	t.ev.share.Set(used)
+	t.ev.part = int(max(t.ev.share.Fair()/partOfShare, leastPart))
+	t.ev.area.Limit(t.ev.part)
+	t.Epochs.Limit(2 * t.ev.part)
 	if t.Refs == nil && used > t.ev.share.Fair()/2 {
 		t.Pool.Watch()
 		t.Refs = t.Pool.Refs
@@ -340,8 +347,18 @@ func (t *Table) Tick() {
 	}
 }
 
+// Relieve has f called when the table must shrink, before it moves out units of its own.
+func (t *Table) Relieve(f func() error) {
+	if t.ev != nil {
+		t.ev.relief = append(t.ev.relief, f)
+	}
+}
+
 // shrink empties an extent of the largest slab, limit units at a time, and releases it.
 func (t *Table) shrink(limit int) {
+	for _, f := range t.ev.relief {
+		t.Fail(t.Fault(CodeOverflow, "", f()))
+	}
 	p, col := t.largest()
 	switch p.Shrink(limit, func(id uint32) {
 		if t.evictable(id, col) {
@@ -379,7 +396,7 @@ func (t *Table) largest() (*slab.Pool, unitColumn) {
 // each at most. No row is current afterwards.
 func (t *Table) Maintain(work int) {
 	t.Entry = nil
-	if t.expires && t.sealed {
+	if t.expires {
 		t.Clock.read()
 		t.expire(work)
 	}

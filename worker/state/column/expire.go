@@ -10,6 +10,9 @@ import (
 // expire looks at limit units of each state that has a time to live, and at as many records, and removes what has
 // expired.
 func (t *Table) expire(limit int) {
+	if !t.sealed {
+		return
+	}
 	for len(t.expired) < len(t.cols) {
 		t.expired = append(t.expired, 0)
 	}

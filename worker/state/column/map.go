@@ -148,6 +148,14 @@ func (s *Map[M, V]) Peek(k M) *V {
 	return &n.cell.v
 }
 
+// Look is Peek for callers that keep nothing of what the value leads to.
+func (s *Map[M, V]) Look(k M) *V {
+	if _, n := s.here(k); n != nil && n.cell.word&present != 0 {
+		return &n.cell.v
+	}
+	return nil
+}
+
 // Has reports whether k has a value.
 func (s *Map[M, V]) Has(k M) bool {
 	_, n := s.here(k)

@@ -96,7 +96,6 @@ func (t *Table) Seal() {
 	t.Pool = slab.NewPool(&t.Rows)
 	for i, col := range t.cols {
 		col.place(t.Rows.Offset(i + 1))
-		t.expires = t.expires || col.describe().TTL > 0
 	}
 	t.weighs = slices.ContainsFunc(fields, func(f reflect.StructField) bool { return slab.Refers(f.Type) })
 }
@@ -124,6 +123,7 @@ func (t *Table) declare(col column) (int, error) {
 		return 0, t.Fault(CodeDeclare, name, err)
 	}
 	t.names[name] = true
+	t.expires = t.expires || col.describe().TTL > 0
 	t.cols = append(t.cols, col)
 	return len(t.cols) - 1, nil
 }

@@ -73,6 +73,14 @@ func (s *Value[V]) Peek() *V {
 	return &c.v
 }
 
+// Look is Peek for callers that keep nothing of what the value leads to.
+func (s *Value[V]) Look() *V {
+	if !s.Exists() {
+		return nil
+	}
+	return &(*cell[V])(unsafe.Add(s.t.Entry, s.offset)).v
+}
+
 // Exists reports whether there is a value.
 func (s *Value[V]) Exists() bool {
 	return s.t.Entry != nil && (*cell[V])(unsafe.Add(s.t.Entry, s.offset)).word&present != 0

@@ -45,6 +45,8 @@ type Epochs struct {
 	departed bool                 // something left memory in an undecided epoch: its records name epochs
 	snap     *Snapshot            // being written; nil if none
 	members  []Member
+	part     int // limits of parts, in bytes
+	journal  int
 }
 
 // span is a range of epochs, both ends included.
@@ -62,7 +64,7 @@ const firstEpoch = 1
 
 // New begins with an empty epoch.
 func New(c Config) *Epochs {
-	return &Epochs{cfg: c, now: firstEpoch, epochs: []epoch{{was: span{firstEpoch, firstEpoch}}}}
+	return &Epochs{cfg: c, now: firstEpoch, part: partBytes, journal: journalBytes, epochs: []epoch{{was: span{firstEpoch, firstEpoch}}}}
 }
 
 // Join makes a table a member; it begins with a segment for each undecided epoch.

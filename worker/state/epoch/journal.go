@@ -8,12 +8,16 @@ import (
 	"github.com/sluiceio/sluice/worker/state/overflow"
 )
 
+// Sizes from which parts are finished, in bytes before compression, if nobody limits them.
 const (
-	// partBytes is the size from which a part of a snapshot is finished, in bytes before compression.
-	partBytes = 4 << 20
-	// journalBytes is that of a part of a journal: what is written at once, between two records.
-	journalBytes = 1 << 20
+	partBytes    = 4 << 20
+	journalBytes = 1 << 20 // of a journal: what is written at once, between two records
 )
+
+// Limit bounds parts of snapshots and journals, in bytes.
+func (l *Epochs) Limit(bytes int) {
+	l.part, l.journal = min(bytes, partBytes), min(bytes/2, journalBytes)
+}
 
 // Part is a finished chunk of a snapshot. It belongs to whoever has taken it, on any goroutine, who calls Release.
 type Part struct {
@@ -81,7 +85,7 @@ func (l *Epochs) Journal(i int, e *chunk.Entry) error {
 	if err := j.open.Add(e); err != nil {
 		return err
 	}
-	if j.open.Bytes() >= journalBytes && l.cfg.Store != nil {
+	if j.open.Bytes() >= l.journal && l.cfg.Store != nil {
 		return j.spill(l.cfg.Store)
 	}
 	return nil

@@ -29,6 +29,7 @@ type Snapshot struct {
 	ready   []*Part
 	waiting int // parts of ready that hold memory
 	todo    []Sweeper
+	part    int // limit of a part, in bytes
 	done    func()
 	err     error
 
@@ -54,7 +55,7 @@ func (l *Epochs) Freeze(id element.CheckpointID, extent Extent) (*Snapshot, erro
 		return nil, err
 	}
 	l.cancel(ErrAborted)
-	s := &Snapshot{id: id, base: l.base, extent: extent, epoch: l.now, header: l.cfg.Header()}
+	s := &Snapshot{id: id, base: l.base, extent: extent, epoch: l.now, header: l.cfg.Header(), part: l.part}
 	s.done = func() { l.snap = nil }
 	l.last = id
 	l.epochs[len(l.epochs)-1].id = id
@@ -169,7 +170,7 @@ func (s *Snapshot) Put(e *chunk.Entry) error {
 	if err := s.w.Add(e); err != nil {
 		return err
 	}
-	if s.w.Bytes() >= partBytes {
+	if s.w.Bytes() >= s.part {
 		s.finish()
 	}
 	return nil

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// batchBytes and batchRecords bound what is collected before it is written. Badger takes both in one transaction.
+	// batchBytes and batchRecords bound what is collected before it is written, if nobody sets a limit. Badger takes both
+	// in one transaction.
 	batchBytes   = 256 << 10
 	batchRecords = 1024
 	// splitBytes is the size of the pieces of a long value.
@@ -42,6 +43,8 @@ type Area struct {
 	done   chan error
 	flying bool
 
+	limit int // of a batch, in bytes
+
 	txn   *badger.Txn // nil: none
 	reads int
 	value []byte // scratch
@@ -63,11 +66,14 @@ type batch struct {
 }
 
 func newArea(s *Store, number uint32) *Area {
-	a := &Area{store: s, done: make(chan error, 1)}
+	a := &Area{store: s, done: make(chan error, 1), limit: batchBytes}
 	binary.BigEndian.PutUint32(a.prefix[:], number)
 	a.active.m, a.flight.m, a.long = map[string][]byte{}, map[string][]byte{}, map[string]uint16{}
 	return a
 }
+
+// Limit bounds what is collected before it is written, in bytes: half of what Bytes may grow to.
+func (a *Area) Limit(bytes int) { a.limit = min(bytes, batchBytes) }
 
 // Prefix is what every key of the area begins with.
 func (a *Area) Prefix() []byte { return a.prefix[:] }
@@ -84,7 +90,7 @@ func (a *Area) add(key, value []byte) error {
 	if len(key) > MaxKey {
 		return fmt.Errorf("a key of %d bytes cannot be moved out of memory", len(key))
 	}
-	if a.active.bytes > 0 && (a.active.bytes+len(key)+len(value) > batchBytes || len(a.active.m) >= batchRecords) {
+	if a.active.bytes > 0 && (a.active.bytes+len(key)+len(value) > a.limit || len(a.active.m) >= batchRecords) {
 		if err := a.launch(); err != nil {
 			return err
 		}

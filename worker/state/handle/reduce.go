@@ -1,14 +1,16 @@
-package state
+package handle
 
-// Reducing is one value per key, combined from all that were added.
+import "github.com/sluiceio/sluice/worker/state"
+
+// Reducing is one value per key, combined from all that were added while it lived.
 type Reducing[V any] struct {
 	*Value[V]
 	f func(a, b V) V
 }
 
 // ReducingOf declares a reducing state. f must be associative.
-func ReducingOf[V any, K comparable](d *Directory[K], name string, f func(a, b V) V) (*Reducing[V], error) {
-	v, err := ValueOf[V](d, name)
+func ReducingOf[V any, K comparable](d *state.Directory[K], name string, f func(a, b V) V, c Config) (*Reducing[V], error) {
+	v, err := ValueOf[V](d, name, c)
 	return &Reducing[V]{v, f}, err
 }
 
@@ -22,7 +24,7 @@ func (s *Reducing[V]) Add(v V) {
 	*p = v
 }
 
-// Aggregate says how an Aggregating state accumulates.
+// Aggregate says how an aggregating state accumulates.
 type Aggregate[In, Acc, Out any] struct {
 	New    func() Acc
 	Add    func(Acc, In) Acc
@@ -36,8 +38,8 @@ type Aggregating[In, Acc, Out any] struct {
 }
 
 // AggregatingOf declares an aggregating state.
-func AggregatingOf[In, Acc, Out any, K comparable](d *Directory[K], name string, f Aggregate[In, Acc, Out]) (*Aggregating[In, Acc, Out], error) {
-	v, err := ValueOf[Acc](d, name)
+func AggregatingOf[In, Acc, Out any, K comparable](d *state.Directory[K], name string, f Aggregate[In, Acc, Out], c Config) (*Aggregating[In, Acc, Out], error) {
+	v, err := ValueOf[Acc](d, name, c)
 	return &Aggregating[In, Acc, Out]{v, f}, err
 }
 
