@@ -161,7 +161,7 @@ func TestAFailedStepFailsTheAttemptAndLeavesNothing(t *testing.T) {
 			})
 			w := crashWorld(t, fsys)
 			armed = true
-			err := tryToWrite(w, w.writerConfig(0, 3), 20_000)
+			err := tryToWrite(w, w.writerConfig(0, 3), 4000)
 			armed = false
 			if hit == "" { // every step had its turn
 				if err != nil {

@@ -186,15 +186,18 @@ func (w *Writer[T]) Add(to int, v T, at element.Time) error {
 			return err
 		}
 	}
-	if room := cap(o.tail) - len(o.tail); room >= w.largest && room > w.tight {
+	if room := min(cap(o.tail)-len(o.tail), int(o.limit-o.bytes)); room >= w.largest && room > w.tight {
 		b, err := w.cfg.Codec.AppendRecord(o.tail, &w.value, at, o.prev)
 		if err != nil {
 			return w.unencodable(err)
 		}
-		if n := len(b) - len(o.tail); int(o.bytes)+n <= int(o.limit) && n <= room {
+		moved := cap(b) != cap(o.tail)
+		if moved { // the codec wanted more room than there is, whether it has filled it or not
+			w.tight = max(w.tight, min(room, mostTight))
+		}
+		if n := len(b) - len(o.tail); n <= room {
 			w.largest = max(w.largest, n)
-			if cap(b) != cap(o.tail) { // the codec wanted more room than it has filled
-				w.tight = max(w.tight, min(room, mostTight))
+			if moved {
 				b = append(o.tail, b[len(o.tail):]...)
 			}
 			o.tail = b
