@@ -100,7 +100,9 @@ func (j *judgement) oneProducer(e *jobpb.Edge) bool {
 }
 
 // fixed: the records of an edge are produced in the same order again.
-func (j *judgement) fixed(e *jobpb.Edge) bool { return j.ordered[e.FromChain] && !j.loose[e.FromOperator] }
+func (j *judgement) fixed(e *jobpb.Edge) bool {
+	return j.ordered[e.FromChain] && !j.loose[e.FromOperator]
+}
 
 // deals: which consumer of an edge gets a record may be another one again. In turn, it depends on the records before it; a
 // partitioner of the user may do so, too. From subtask to subtask, it depends on who has it.

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	forward   = jobpb.Partitioner_PARTITIONER_FORWARD
-	hashed    = jobpb.Partitioner_PARTITIONER_HASH
-	blocking  = jobpb.ExchangeKind_EXCHANGE_BLOCKING
+	forward  = jobpb.Partitioner_PARTITIONER_FORWARD
+	hashed   = jobpb.Partitioner_PARTITIONER_HASH
+	blocking = jobpb.ExchangeKind_EXCHANGE_BLOCKING
 )
 
 func source(id string, bounded bool) *jobpb.Operator {

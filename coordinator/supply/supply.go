@@ -46,11 +46,11 @@ type edge struct {
 	of   []Holding // by producer
 
 	// Not near: the producers are the same for all consumers.
-	short   int32            // producers whose result cannot be read
-	open    int32            // regions that read it and have not finished
-	readers []int32          // regions that read it and write nothing of it
-	inner   []inner          // regions that read it and write some of it
-	bytes   map[string]int64 // that can be read, by worker
+	short   int32             // producers whose result cannot be read
+	open    int32             // regions that read it and have not finished
+	readers []int32           // regions that read it and write nothing of it
+	inner   []inner           // regions that read it and write some of it
+	bytes   map[string]int64  // that can be read, by worker
 	list    []placement.Bytes // what a consumer reads of them; nil: to be found out
 
 	// Near: each consumer has producers of its own.

@@ -121,7 +121,9 @@ func newBed(b testing.TB) *bed {
 		return l
 	}
 	dial := func(l net.Listener) func(context.Context, shuffle.Peer) (net.Conn, error) {
-		return func(ctx context.Context, _ shuffle.Peer) (net.Conn, error) { return wire.Policy{}.Dial(ctx, l.Addr().String()) }
+		return func(ctx context.Context, _ shuffle.Peer) (net.Conn, error) {
+			return wire.Policy{}.Dial(ctx, l.Addr().String())
+		}
 	}
 	exchange := func(cfg Config) *Exchange {
 		cfg.Store, cfg.Memory = store, budget.New(256<<20)

@@ -184,7 +184,7 @@ func TestAnUnfinishedPartitionIsWaitedFor(t *testing.T) {
 			readers = append(readers, w.reader(cfg))
 		}
 		x := w.writer(w.writerConfig(0, 1))
-		time.Sleep(time.Hour) // far beyond every timeout of connections
+		<-time.After(time.Hour) // far beyond every timeout of connections
 		for _, r := range readers {
 			if _, ok, err := r.Next(); ok || err != nil {
 				t.Fatalf("a partition that is being written yields %v, %v", ok, err)
@@ -452,7 +452,7 @@ func TestAnAgentMayNotSendWhatWasNotGranted(t *testing.T) {
 			return nil
 		})
 		r := w.reader(w.readerConfig(w.there, 0, 1))
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		_, err = r.drain()
 		var link *LinkError
 		if !errors.As(err, &link) || !strings.Contains(err.Error(), "without a grant") || sent.Load() == 0 {

@@ -46,5 +46,7 @@ func openSpill(settings setting.Values) (*spill.Area, error) {
 func (h *host) agentDialler(job string) func(context.Context, shuffle.Peer) (net.Conn, error) {
 	dialer := pipe.Dialer{Policy: h.policy}
 	preface := pipe.Preface{Job: pipe.HashJob(job)}
-	return func(ctx context.Context, p shuffle.Peer) (net.Conn, error) { return dialer.Dial(ctx, p.Address, preface) }
+	return func(ctx context.Context, p shuffle.Peer) (net.Conn, error) {
+		return dialer.Dial(ctx, p.Address, preface)
+	}
 }

@@ -11,7 +11,9 @@ import (
 // sharing is a job with batch operators in three chains: 0 and 2 in the default slot group, 1 in its own. Subtask 0 of
 // chains 0 and 2 is one region, everything else another.
 func sharing() *Layout {
-	o := func(batch bool, group string) *jobpb.Operator { return &jobpb.Operator{BatchMemory: batch, SlotGroup: group} }
+	o := func(batch bool, group string) *jobpb.Operator {
+		return &jobpb.Operator{BatchMemory: batch, SlotGroup: group}
+	}
 	return &Layout{
 		Graph: &jobpb.Graph{Operators: []*jobpb.Operator{o(true, ""), o(false, ""), o(true, ""), o(true, "own"), o(true, "")}},
 		Plan: &jobpb.Plan{
