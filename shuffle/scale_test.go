@@ -20,7 +20,7 @@ import (
 
 // 50 producers and 100 consumers in two processes: 5,000 channels, one connection, bounded memory.
 func TestThousandsOfChannelsShareOneStream(t *testing.T) {
-	const producers, consumers, records, memory = 50, 100, 300, 64 << 20
+	const producers, consumers, records, memory = 50, 100, 300, 96 << 20
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 20)
 		var dials atomic.Int64
