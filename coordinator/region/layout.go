@@ -2,6 +2,7 @@ package region
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluiceio/sluice/flow/graph"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -19,7 +20,8 @@ type Layout struct {
 }
 
 // NewLayout prepares the lookups of a plan that its own Validate accepts. It is an error if the regions of the plan are
-// not regions: a PIPELINED edge leads from one to another, or a region reads what a later one writes.
+// not regions: a PIPELINED edge leads from one to another, or a region reads what a later one writes, or more or less than
+// it says.
 func NewLayout(p *jobpb.Plan) (*Layout, error) {
 	l := &Layout{
 		plan: p, first: make([]int32, len(p.Chains)+1), in: make([][]int32, len(p.Chains)), out: make([][]int32, len(p.Chains)),
@@ -120,6 +122,11 @@ func (l *Layout) Reads(edge int32, s *jobpb.SubtaskRange) bool {
 // check goes along every edge once, without looking at all its channels: where everybody exchanges records with
 // everybody, the lowest and the highest region of a side stand for it.
 func (l *Layout) check() error {
+	for _, r := range l.plan.Regions {
+		if reads := l.reads(r); !slices.Equal(reads, r.InputEdges) {
+			return fmt.Errorf("region %d reads edges %v, not %v", r.Index, reads, r.InputEdges)
+		}
+	}
 	low, high := l.bounds()
 	for _, e := range l.plan.Edges {
 		consumers := l.plan.Chains[e.ToChain].Parallelism
@@ -144,6 +151,22 @@ func (l *Layout) check() error {
 		}
 	}
 	return nil
+}
+
+// reads are the BLOCKING edges that some subtask of a region reads, in order.
+func (l *Layout) reads(r *jobpb.Region) (edges []int32) {
+	for i, s := range r.Subtasks {
+		if i > 0 && r.Subtasks[i-1].Chain == s.Chain {
+			continue // ranges are in order: the first of a chain has its lowest subtask
+		}
+		for _, e := range l.in[s.Chain] {
+			if l.Reads(e, s) {
+				edges = append(edges, e)
+			}
+		}
+	}
+	slices.Sort(edges)
+	return edges
 }
 
 // bounds are the lowest and the highest region of each chain.

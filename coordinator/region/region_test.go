@@ -286,19 +286,27 @@ func TestNeedsAreTheLeastSetsOfTheirDefinition(t *testing.T) {
 }
 
 func TestPlansWhoseRegionsAreNoneAreRefused(t *testing.T) {
+	stream := func(p *jobpb.Plan) {
+		p.Edges[0].Exchange = pipelined
+		for _, r := range p.Regions {
+			r.InputEdges = nil
+		}
+	}
 	for name, c := range map[string]struct {
 		exchange    jobpb.ExchangeKind
 		partitioner jobpb.Partitioner
 		change      func(*jobpb.Plan)
 		says        string
 	}{
-		"a stream from region to region": {blocking, hashed, func(p *jobpb.Plan) { p.Edges[0].Exchange = pipelined }, "PIPELINED edge 0"},
-		"a lane from region to region":   {blocking, forward, func(p *jobpb.Plan) { p.Edges[0].Exchange = pipelined }, "PIPELINED edge 0"},
+		"a stream from region to region": {blocking, hashed, stream, "PIPELINED edge 0"},
+		"a lane from region to region":   {blocking, forward, stream, "PIPELINED edge 0"},
 		"readers before what they read": {blocking, hashed, func(p *jobpb.Plan) {
 			for i, r := range p.Regions {
 				r.Index = int32(len(p.Regions) - 1 - i)
 			}
 		}, "comes later"},
+		"a reader that does not say so": {blocking, hashed, func(p *jobpb.Plan) { p.Regions[2].InputEdges = nil }, "region 2 reads edges [0], not []"},
+		"a reader that reads nothing":   {blocking, global, func(p *jobpb.Plan) { p.Regions[3].InputEdges = []int32{0} }, "region 3 reads edges [], not [0]"},
 		"a lane's end before its begin": {blocking, forward, func(p *jobpb.Plan) { p.Regions[1].Index, p.Regions[3].Index = 3, 1 }, "comes later"},
 		"a global edge read too early":  {blocking, global, func(p *jobpb.Plan) { p.Regions[1].Index, p.Regions[2].Index = 2, 1 }, "comes later"},
 	} {

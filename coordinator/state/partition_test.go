@@ -498,7 +498,30 @@ func TestPlansWhoseRegionsAreNoneAreRefused(t *testing.T) {
 	l.must(Applied, l.do("", planJob(id, 1, stages(1))))
 }
 
-// A restart of ten thousand subtasks among twenty thousand, and the release of what they stored.
+// One of ten thousand regions finishes and stores what ten thousand others will read.
+func BenchmarkFinishOneOfTenThousandRegions(b *testing.B) {
+	t := &testing.T{}
+	l := newLog(t)
+	l.do("", register("w1", 1, 4096))
+	id := l.running(stages(4096), on("w1"))
+	before, all := l.s.View(), report(l.job(id), isFinished, storing(l.job(id))).GetUpdateSubtasks().Updates
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if i == 4096 {
+			b.StopTimer()
+			l.s, l.index, i = from(before), before.Index(), 0
+			b.StartTimer()
+		}
+		l.index++
+		c := &commandpb.UpdateSubtasks{Job: id, JobEpoch: 1, Updates: all[i : i+1]}
+		if r := l.s.Apply(l.index, 1, &commandpb.Command{Command: &commandpb.Command_UpdateSubtasks{UpdateSubtasks: c}}); r.Status != Applied {
+			b.Fatal(r)
+		}
+		i++
+	}
+}
+
 func BenchmarkReleaseOfTenThousandResults(b *testing.B) {
 	t := &testing.T{}
 	l := newLog(t)

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -197,21 +198,22 @@ func (e *jobEdit) update(c *commandpb.UpdateSubtasks) Result {
 		return e.stale("job epoch is %d", h.Epoch)
 	}
 	dropped := 0
-	touched := map[int32]bool{}
+	var touched []int32
 	for _, u := range c.Updates {
 		if !e.updateOne(u) {
 			dropped++
 			continue
 		}
-		touched[e.j.plan.Of(int(e.j.plan.First(u.Chain)+u.Index))] = true
+		touched = append(touched, e.j.plan.Of(int(e.j.plan.First(u.Chain)+u.Index)))
 	}
 	if len(touched) == 0 {
 		return e.stale("all %d reports are of attempts that are over", dropped)
 	}
 	var done []int32
-	for i := range e.regions.v.len() {
-		if touched[int32(i)] && e.settleRegion(i) == jobpb.RegionStatus_REGION_FINISHED {
-			done = append(done, int32(i))
+	slices.Sort(touched)
+	for _, i := range slices.Compact(touched) {
+		if e.settleRegion(int(i)) == jobpb.RegionStatus_REGION_FINISHED {
+			done = append(done, i)
 		}
 	}
 	if len(done) > 0 && e.regions.v.len() > 1 { // of a job with one region it goes without saying
