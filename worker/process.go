@@ -170,8 +170,9 @@ func (p *taskProcess) run(ctx context.Context) error {
 	p.mu.Lock()
 	p.mu.phase, p.mu.conns, p.mu.sample = phaseEnded, nil, nil
 	e.order, e.failure, e.killed = p.mu.order, p.mu.failure, p.mu.killed
-	epoch := p.mu.jobEpoch
+	epoch, unfinished := p.mu.jobEpoch, p.mu.unfinished(p.key.job)
 	p.mu.Unlock()
+	p.agent.results.Abandon(unfinished)
 	x := e.report()
 	if x.Failure != nil {
 		x.Failure.Worker = p.agent.id.ID

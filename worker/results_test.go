@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -152,6 +154,56 @@ func TestResultsOutliveTheAgentUntilTheLeaderNamesThem(t *testing.T) {
 	if r := c.session().register; len(r.Partitions) != 0 {
 		t.Errorf("after everything was dropped the worker reports %v", r.Partitions)
 	}
+}
+
+// TestAProcessThatDiesLeavesNoUnfinishedResult: what it was writing is removed, what it has reported stays.
+func TestAProcessThatDiesLeavesNoUnfinishedResult(t *testing.T) {
+	c := newCoordinator(t)
+	cfg := testConfig(t, c)
+	startWorker(t, cfg)
+	s := c.session()
+	d := deployment("job-1", 7, c.tiny(), "run", "half")
+	d.Plan = storingPlan()
+	s.order(deploy(d))
+	if u := s.state(jobpb.SubtaskState_SUBTASK_FINISHED).GetSubtask(); u.Index != 0 {
+		t.Fatalf("subtask %d has finished", u.Index)
+	}
+	s.exit(7)
+	base := filepath.Join(cfg.DataDir, resultsName, "job-1", "1-0-1")
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if want := []string{"e0-p0-a1.data", "e0-p0-a1.index"}; !slices.Equal(names, want) {
+		t.Errorf("there are %v, want %v", names, want)
+	}
+}
+
+// storingPlan is the tiny plan with a BLOCKING edge behind its source.
+func storingPlan() *jobpb.Plan {
+	p := tinyPlan(2)
+	p.Graph.Operators = append(p.Graph.Operators, &jobpb.Operator{Id: "out", Kind: "sink", Inputs: []*jobpb.Input{{Partitioner: jobpb.Partitioner_PARTITIONER_HASH, KeySchema: "string"}}})
+	p.Chains = append(p.Chains, &jobpb.Chain{Index: 1, Operators: []int32{1}, Parallelism: 1, Name: "out"})
+	p.Edges = []*jobpb.Edge{{ToOperator: 1, ToChain: 1, Partitioner: jobpb.Partitioner_PARTITIONER_HASH, Exchange: jobpb.ExchangeKind_EXCHANGE_BLOCKING}}
+	p.Regions = append(p.Regions, &jobpb.Region{Index: 1, Subtasks: []*jobpb.SubtaskRange{{Chain: 1, Count: 1}}, InputEdges: []int32{0}})
+	return p
+}
+
+// half stores the result of its first subtask and dies while it writes the second.
+func (j *tiny) half(d *taskpb.Deployment) {
+	dir := os.Getenv(pipe.EnvResults)
+	base := filepath.Join(dir, tinyName(d.Job, 1).Path())
+	if err := errors.Join(
+		os.MkdirAll(filepath.Dir(base), 0o755), os.WriteFile(base+".data.tmp", []byte("half"), 0o644), os.WriteFile(base+".index.tmp", nil, 0o644),
+	); err != nil {
+		panic(err)
+	}
+	j.store(&taskpb.Deployment{Job: d.Job, Subtasks: d.Subtasks[:1]})
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 }
 
 func drop(d *taskpb.DropPartitions) *controlpb.CoordinatorMessage {

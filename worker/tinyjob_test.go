@@ -150,6 +150,8 @@ func (j *tiny) deploy(d *taskpb.Deployment) {
 		j.report(jobpb.SubtaskState_SUBTASK_FINISHED)
 	case "store":
 		j.store(d)
+	case "half":
+		j.half(d)
 	case "panic":
 		panic("index out of luck")
 	case "exit":

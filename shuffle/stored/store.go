@@ -373,6 +373,23 @@ func (s *Store) Drop(names ...Name) error {
 	return err
 }
 
+// Abandon is Drop for partitions whose writers are no more, finished or not: it also removes what they have not
+// published.
+func (s *Store) Abandon(names ...Name) error {
+	var err error
+	for _, n := range names {
+		if n.Validate() != nil {
+			continue // Drop says it
+		}
+		for _, suffix := range []string{partition.IndexSuffix, partition.DataSuffix} {
+			if bad := s.fs.Remove(s.path(n, suffix+vfs.TempSuffix)); bad != nil && !errors.Is(bad, fs.ErrNotExist) {
+				err = errors.Join(err, bad)
+			}
+		}
+	}
+	return errors.Join(err, s.Drop(names...))
+}
+
 func (s *Store) dropFrom(dir string, names []Name) error {
 	for _, suffix := range []string{partition.IndexSuffix, partition.DataSuffix} {
 		for _, n := range names {

@@ -355,3 +355,29 @@ func TestARunHasRoomWhateverItIsGiven(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAWriterLeftThatIsNoMoreIsRemoved: before and after it has published, and nothing of others.
+func TestWhatAWriterLeftThatIsNoMoreIsRemoved(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), "results", 64<<20)
+	w.write(0, 1, 10, 10)
+	running := w.writer(w.writerConfig(1, 1)) // its process dies
+	other := w.writer(w.writerConfig(2, 1))
+	if files := filesOf(t, w.fs, "results"); len(files) != 6 {
+		t.Fatalf("there are %v", files)
+	}
+	if err := w.store.Abandon(testName(0), testName(1), testName(9)); err != nil {
+		t.Fatal(err)
+	}
+	if files := filesOf(t, w.fs, "results"); len(files) != 2 || !strings.Contains(files[0], "-p2-") {
+		t.Errorf("there are %v", files)
+	}
+	if err := running.Close(errors.New("it is dead")); err != nil {
+		t.Error(err)
+	}
+	finish(t, other)
+	bad := testName(1)
+	bad.Job = "../x"
+	if err := w.store.Abandon(bad); err == nil {
+		t.Error("a name that is a path was taken")
+	}
+}

@@ -84,6 +84,17 @@ func (k *Keeper) Finished(job string, jobEpoch uint64, u *taskpb.SubtaskUpdate) 
 	}
 }
 
+// Abandon removes what attempts have left that died while they wrote. Their process is no more, and none of them has
+// reported its end.
+func (k *Keeper) Abandon(names []stored.Name) {
+	if len(names) == 0 {
+		return
+	}
+	if err := k.store.Abandon(names...); err != nil {
+		k.log.Error("unfinished results cannot be removed", "job", names[0].Job, "error", err)
+	}
+}
+
 // Inventory is everything that is kept, by job, for the leader to adopt or to have deleted.
 func (k *Keeper) Inventory() []*controlpb.PartitionInventory {
 	var all []*controlpb.PartitionInventory
