@@ -192,3 +192,47 @@ func TestFinishedRegionsSurviveTheirLeaders(t *testing.T) {
 		}
 	})
 }
+
+// A live stream waits at its gate until what stands in front of it has been loaded, and again after its restart.
+func TestGatesOpenWhenAllHasBeenLoaded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := clustertest.New(t, clustertest.Options{})
+		leader := c.AwaitLeader()
+		opts := clustertest.WorkerOptions{Slots: 4, Graph: &jobpb.Graph{Name: "mixed", Operators: []*jobpb.Operator{
+			{Id: "history", Kind: "source", Bounded: true, Parallelism: 2},
+			{Id: "live", Kind: "source", Parallelism: 2},
+			{Id: "serve", Kind: "bootstrap", Parallelism: 2, Inputs: []*jobpb.Input{
+				{Operator: 0, Partitioner: jobpb.Partitioner_PARTITIONER_HASH, Exchange: jobpb.ExchangeKind_EXCHANGE_BLOCKING},
+				{Operator: 1, Partitioner: jobpb.Partitioner_PARTITIONER_HASH, Phase: 1, Gated: true},
+			}},
+			{Id: "out", Kind: "sink", Parallelism: 2, Guarantee: jobpb.Guarantee_GUARANTEE_AT_LEAST_ONCE, Inputs: []*jobpb.Input{{Operator: 2}}},
+		}}}
+		w := c.StartWorker("w1", opts)
+		w.Hold() // of history: nothing can be loaded
+		awaitWorkers(c, leader, 1)
+		job := mustSubmit(t, leader, mustUpload(t, leader, "a"), "r1").Job
+		waitFor(t, leader, job, jobpb.JobStatus_JOB_RUNNING)
+		after(t, 5*time.Second)
+		if n := w.Opened(job); n != 0 {
+			t.Fatalf("the gate was opened %d times before anything was loaded", n)
+		}
+		w.HoldFrom(1)
+		opened := func(w *clustertest.Worker) {
+			c.Eventually(30*time.Second, "open gate", func(context.Context) error {
+				if w.Opened(job) == 0 {
+					return errors.New("closed")
+				}
+				return nil
+			})
+		}
+		opened(w)
+		other := c.StartWorker("w2", opts)
+		awaitWorkers(c, leader, 2)
+		w.Stop() // takes the stream and its history along
+		opened(other)
+		status, err := leader.Jobs().Status(call(t), &apipb.StatusRequest{Job: job})
+		if err != nil || status.Status != jobpb.JobStatus_JOB_RUNNING || status.Losses != 1 {
+			t.Errorf("%v, %v", status, err)
+		}
+	})
+}
