@@ -19,7 +19,6 @@ const (
 	identityName  = "worker"
 	artifactsName = "artifacts"
 	processesName = "processes"
-	resultsName   = "partitions"
 )
 
 const identityKind = "sluice-worker"

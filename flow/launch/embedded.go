@@ -98,19 +98,12 @@ func Embed(ctx context.Context, prog *task.Program, e Embedding) (*jobpb.Job, er
 	if len(diags) > 0 {
 		return nil, &PlanError{Diagnostics: diags}
 	}
-	settings := setting.Values(setting.Merge(e.Settings, prog.Graph.Settings))
-	memory, err := setting.Divide(int64(max(e.Slots, int(p.Slots)))*slotMemory, settings)
+	d := newDriver(prog, e)
+	memory, err := setting.Divide(int64(max(e.Slots, int(p.Slots)))*slotMemory, setting.Merge(e.Settings, prog.Graph.Settings))
 	if err != nil {
 		return nil, &PlanError{Diagnostics: []*jobpb.Diagnostic{{
 			Code: setting.CodeBadValue, Message: err.Error(), Hints: []string{"lower network.memory, state.memory or batch.memory"},
 		}}}
 	}
-	var files *disk
-	if needsDisk(p) {
-		if files, err = openDisk(settings); err != nil {
-			return nil, err
-		}
-	}
-	job, err := newDriver(prog, e, files).run(ctx, memory.Network)
-	return job, errors.Join(err, files.close())
+	return d.run(ctx, memory.Network)
 }

@@ -104,11 +104,10 @@ func BenchmarkUpdate(b *testing.B) {
 							b.Fatal(err)
 						}
 					}
-					if s := d.t.Epochs.Snapshot(); s != nil && i%512 == 0 {
+					if s := d.cur.snap; s != nil && i%512 == 0 {
 						if _, err := s.Step(2048); err != nil {
 							b.Fatal(err)
 						}
-						s.Take()
 					}
 				}
 				b.ReportMetric(float64(d.Bytes())/float64(keys), "B/key")
@@ -192,7 +191,6 @@ func BenchmarkSnapshot(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
 	}
 	var s *Snapshot
-	var parts []*Part
 	var id element.CheckpointID
 	b.Run("drain", func(b *testing.B) {
 		for b.Loop() {
@@ -200,38 +198,22 @@ func BenchmarkSnapshot(b *testing.B) {
 			if s, err = d.Freeze(id, Full); err != nil {
 				b.Fatal(err)
 			}
-			parts = nil
-			for done := false; !done; {
-				if done, err = s.Step(2048); err != nil {
-					b.Fatal(err)
-				}
-				for p, ok := s.Take(); ok; p, ok = s.Take() {
-					parts = append(parts, p)
-				}
+			if _, err := s.Step(keys + 1); err != nil {
+				b.Fatal(err)
 			}
 			d.Completed(id)
 		}
-		per(b, 0)
+		per(b, s.Chunk().Bytes())
 	})
-	var chain []*chunk.Reader
+	var out bytes.Buffer
 	b.Run("write", func(b *testing.B) {
-		n := 0
 		for b.Loop() {
-			n, chain = 0, nil
-			for _, p := range parts {
-				var out bytes.Buffer
-				if _, err := p.WriteTo(&out); err != nil {
-					b.Fatal(err)
-				}
-				n += out.Len()
-				r, err := chunk.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
-				if err != nil {
-					b.Fatal(err)
-				}
-				chain = append(chain, r)
+			out.Reset()
+			if _, err := s.Chunk().WriteTo(&out); err != nil {
+				b.Fatal(err)
 			}
 		}
-		per(b, n)
+		per(b, out.Len())
 	})
 	b.Run("load", func(b *testing.B) {
 		for b.Loop() {
@@ -242,11 +224,15 @@ func BenchmarkSnapshot(b *testing.B) {
 			if _, err := ValueOf[int64](e, "count"); err != nil {
 				b.Fatal(err)
 			}
-			if err := e.Import(b.Context(), chain, 0, 256); err != nil || e.Len() != keys {
+			r, err := chunk.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := e.Load(r, 0, 256); err != nil || e.Len() != keys {
 				b.Fatal(e.Len(), err)
 			}
 		}
-		per(b, 0)
+		per(b, out.Len())
 	})
 	b.Run("rewind", func(b *testing.B) {
 		for b.Loop() {

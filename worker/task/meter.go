@@ -6,14 +6,13 @@ import (
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/taskpb"
-	"github.com/sluiceio/sluice/worker/task/chain"
 )
 
 // meter counts for one subtask. The loop adds to plain integers and publishes a copy; everyone else reads the copy.
 type meter struct {
 	busy, idle, backpressured time.Duration
 	published                 time.Time
-	outlets                   []chain.Outlet
+	outlets                   []outlet
 
 	copy [gauges]atomic.Int64
 }
@@ -33,10 +32,6 @@ const (
 	stateBytes
 	replayed
 	spilledBytes
-	spilledRecords
-	spillDepth
-	storedBytes
-	rereadBytes
 	gauges
 )
 
@@ -49,7 +44,7 @@ func newMeter() *meter {
 // blocked is the time that the subtask has waited for its consumers.
 func (m *meter) blocked() (d time.Duration) {
 	for _, o := range m.outlets {
-		d += o.Stats().Blocked
+		d += o.stats().Blocked
 	}
 	return d
 }
@@ -65,30 +60,26 @@ func (m *meter) add(took, waited, blocked time.Duration) {
 func (m *meter) publish(l *loop) {
 	m.published = l.now
 	c := l.cur
-	in, totals := l.head.Received(), c.Totals()
-	out, outBytes, stored := c.Counters.Written, int64(0), int64(0)
+	in, inBytes := l.head.received()
+	out, outBytes := c.written, int64(0)
 	for _, o := range m.outlets {
-		s := o.Stats()
-		out, outBytes, stored = out+s.Records, outBytes+s.Bytes, stored+s.Stored
+		s := o.stats()
+		out, outBytes = out+s.Records, outBytes+s.Bytes
 	}
 	for i, v := range [gauges]int64{
-		recordsIn:       in.Records,
+		recordsIn:       in,
 		recordsOut:      out,
-		bytesIn:         in.Bytes,
+		bytesIn:         inBytes,
 		bytesOut:        outBytes,
 		busyUS:          m.busy.Microseconds(),
 		idleUS:          m.idle.Microseconds(),
 		backpressuredUS: m.backpressured.Microseconds(),
-		watermarkUS:     int64(totals.Watermark),
+		watermarkUS:     int64(c.watermark),
 		late:            c.Counters.Late,
-		errorsSkipped:   totals.Skipped,
+		errorsSkipped:   c.skipped,
 		stateBytes:      c.Counters.StateBytes,
 		replayed:        c.Counters.Replayed,
 		spilledBytes:    c.Counters.Spilled,
-		spilledRecords:  c.Counters.SpilledRecords,
-		spillDepth:      c.Counters.SpillDepth,
-		storedBytes:     stored,
-		rereadBytes:     in.Stored,
 	} {
 		m.copy[i].Store(v)
 	}
@@ -109,8 +100,4 @@ func (m *meter) fill(c *taskpb.Counters) {
 	c.StateBytes = m.copy[stateBytes].Load()
 	c.Replayed = m.copy[replayed].Load()
 	c.SpilledBytes = m.copy[spilledBytes].Load()
-	c.SpilledRecords = m.copy[spilledRecords].Load()
-	c.SpillDepth = int32(m.copy[spillDepth].Load())
-	c.StoredBytes = m.copy[storedBytes].Load()
-	c.RereadBytes = m.copy[rereadBytes].Load()
 }

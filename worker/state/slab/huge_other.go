@@ -1,7 +1,0 @@
-//go:build !linux
-
-package slab
-
-import "unsafe"
-
-func adviseHuge(unsafe.Pointer, int) {}
