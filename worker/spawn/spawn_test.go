@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -220,6 +221,63 @@ func TestChildrenDieWithTheStartersThread(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := wait(t, c); e.Signal != "SIGKILL" {
+		t.Errorf("exit: %v", e)
+	}
+}
+
+// onMain calls f on the main thread: on this goroutine, if that has it, else on one of many that hold on to their threads
+// until one of them has it.
+func onMain(t *testing.T, f func() error) error {
+	t.Helper()
+	runtime.LockOSThread()
+	if onMainThread() {
+		defer runtime.UnlockOSThread()
+		return f()
+	}
+	defer runtime.UnlockOSThread() // held, so that the others get the main thread
+	g := run.NewGroup(t.Context(), "threads")
+	tried, release := make(chan bool), make(chan struct{})
+	const most = 200
+	found := false
+	for n := 0; n < most && !found; n++ {
+		g.Go("thread", func(context.Context) error {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			main := onMainThread()
+			tried <- main
+			if main {
+				return f()
+			}
+			<-release
+			return nil
+		})
+		found = <-tried
+	}
+	close(release)
+	if !found {
+		t.Skipf("none of %d goroutines came to the main thread", most)
+	}
+	return g.Wait()
+}
+
+// TestChildrenDieAlsoIfTheStarterBeganOnTheMainThread: that thread outlives every goroutine.
+func TestChildrenDieAlsoIfTheStarterBeganOnTheMainThread(t *testing.T) {
+	s := NewStarter()
+	spec, _ := script(t, "exec sleep 1000")
+	starter, driver := run.NewGroup(context.Background(), "starter"), run.NewGroup(t.Context(), "driver")
+	started := make(chan *Child, 1)
+	driver.Go("start", func(ctx context.Context) error {
+		defer starter.Stop()
+		c, err := s.Start(ctx, spec)
+		if err == nil {
+			started <- c
+		}
+		return err
+	})
+	if err := errors.Join(onMain(t, func() error { return s.Run(starter.Context()) }), driver.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if e := wait(t, <-started); e.Signal != "SIGKILL" {
 		t.Errorf("exit: %v", e)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/internal/pipe"
+	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/internal/wire"
 )
@@ -86,10 +87,25 @@ var ErrStopped = errors.New("no process is started any more")
 
 // Run starts what Start asks for until ctx is done. End it last: children die with its thread.
 func (s *Starter) Run(ctx context.Context) error {
-	// Never unlocked: the runtime then ends the thread with this goroutine, and nothing else ever runs on it that
-	// could end it earlier.
-	runtime.LockOSThread()
 	defer close(s.ended)
+	runtime.LockOSThread()
+	if !onMainThread() {
+		return s.serve(ctx)
+	}
+	// The main thread of a process does not end before the process does: another one has to serve. It is another one,
+	// because this goroutine holds the main thread meanwhile.
+	defer runtime.UnlockOSThread()
+	g := run.NewGroup(ctx, "starter")
+	g.Go("thread", func(ctx context.Context) error {
+		runtime.LockOSThread()
+		return s.serve(ctx)
+	})
+	return g.Wait()
+}
+
+// serve starts what is asked for. Its thread is locked and never unlocked: the runtime then ends the thread with the
+// goroutine, and nothing else ever runs on it that could end it earlier.
+func (s *Starter) serve(ctx context.Context) error {
 	for {
 		select {
 		case r := <-s.requests:

@@ -18,6 +18,9 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
+// onMainThread reports whether the caller runs on the first thread of the process.
+func onMainThread() bool { return unix.Gettid() == os.Getpid() }
+
 // awaitExit returns when the process has ended, without reaping it.
 func awaitExit(pid int) {
 	for {
