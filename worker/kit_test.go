@@ -162,6 +162,7 @@ type fakeSession struct {
 	messages chan *controlpb.WorkerMessage // everything but heartbeats
 	beats    chan *controlpb.Heartbeat
 	ended    chan struct{}
+	acked    uint64 // the last report that was acknowledged; of the receiving goroutine
 
 	mu sync.Mutex // of Send
 }
@@ -214,14 +215,16 @@ func (s *fakeSession) take(m *controlpb.WorkerMessage) {
 	if h := m.GetHeartbeat(); h != nil {
 		s.beats <- h
 		if !mute {
-			_ = s.send(term, ack(0, h.Sequence))
+			_ = s.send(term, ack(s.acked, h.Sequence))
 		}
 		return
 	}
-	s.messages <- m
+	// Committed before the test hears of it, as a leader's own next step would be.
 	if r := m.GetReport(); r != nil && r.Sequence > 0 && !hold {
+		s.acked = r.Sequence
 		_ = s.send(term, ack(r.Sequence, 0))
 	}
+	s.messages <- m
 }
 
 func ack(sequence, heartbeat uint64) *controlpb.CoordinatorMessage {
