@@ -181,15 +181,13 @@ func (p *taskProcess) run(ctx context.Context) error {
 	if err := failpoint.Hit(ctx, "worker.exit"); err != nil {
 		p.log.Warn("end of a task process held up", "error", err)
 	}
-	sequence, err := p.agent.outbox.Add(ctx, &controlpb.Report{
-		Job: p.key.job, JobEpoch: epoch, Process: p.key.number, Fact: &controlpb.Report_Exit{Exit: x},
+	last := &controlpb.Report{Job: p.key.job, JobEpoch: epoch, Process: p.key.number, Fact: &controlpb.Report_Exit{Exit: x}}
+	// It fails only when the worker ends; its successor reports that nothing runs.
+	_ = p.agent.outbox.Add(ctx, last, func(sequence uint64) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.mu.exitReport = sequence
 	})
-	if err != nil {
-		return nil // the worker ends; its successor reports that nothing runs
-	}
-	p.mu.Lock()
-	p.mu.exitReport = sequence
-	p.mu.Unlock()
 	return nil
 }
 
@@ -425,8 +423,7 @@ func (p *taskProcess) handle(ctx context.Context, m *taskpb.TaskMessage) error {
 		p.fail(m.Failure.Failure)
 		return nil
 	case *taskpb.TaskMessage_SplitsDiscovered:
-		_, err := p.report(ctx, &controlpb.Report{Fact: &controlpb.Report_Splits{Splits: m.SplitsDiscovered}})
-		return err
+		return p.report(ctx, &controlpb.Report{Fact: &controlpb.Report_Splits{Splits: m.SplitsDiscovered}}, func(uint64) {})
 	case *taskpb.TaskMessage_SplitRequest:
 		p.agent.request(p.stamp(&controlpb.Report{Fact: &controlpb.Report_SplitRequest{SplitRequest: m.SplitRequest}}))
 		return nil
@@ -439,27 +436,17 @@ func (p *taskProcess) updated(ctx context.Context, u *taskpb.SubtaskUpdate) erro
 		u.Failure = u.Failure.Bounded()
 		u.Failure.Worker = p.agent.id.ID
 	}
-	sequence, err := p.report(ctx, &controlpb.Report{Fact: &controlpb.Report_Subtask{Subtask: u}})
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.facts.updated(u, sequence)
-	return nil
+	return p.report(ctx, &controlpb.Report{Fact: &controlpb.Report_Subtask{Subtask: u}}, func(sequence uint64) {
+		p.mu.facts.updated(u, sequence)
+	})
 }
 
 func (p *taskProcess) committed(ctx context.Context, r *taskpb.CommitResult) error {
 	r.Job, r.Process = p.key.job, p.key.number // whatever the process believes
 	r.Failure = r.Failure.Bounded()
-	sequence, err := p.report(ctx, &controlpb.Report{Fact: &controlpb.Report_Commit{Commit: r}})
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.commits = append(p.mu.commits, commitNote{result: r, report: sequence})
-	return nil
+	return p.report(ctx, &controlpb.Report{Fact: &controlpb.Report_Commit{Commit: r}}, func(sequence uint64) {
+		p.mu.commits = append(p.mu.commits, commitNote{result: r, report: sequence})
+	})
 }
 
 // stamp says where a report comes from.
@@ -470,9 +457,14 @@ func (p *taskProcess) stamp(r *controlpb.Report) *controlpb.Report {
 	return r
 }
 
-// report hands a fact to the outbox. It blocks while that is full.
-func (p *taskProcess) report(ctx context.Context, r *controlpb.Report) (uint64, error) {
-	return p.agent.outbox.Add(ctx, p.stamp(r))
+// report hands a fact to the outbox. It blocks while that is full. note runs under the lock of the process, before the
+// leader can have heard of the fact.
+func (p *taskProcess) report(ctx context.Context, r *controlpb.Report, note func(sequence uint64)) error {
+	return p.agent.outbox.Add(ctx, p.stamp(r), func(sequence uint64) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		note(sequence)
+	})
 }
 
 // processDir is the directory of a task process. Job ids come from clients, so they are hashed, never part of a path.

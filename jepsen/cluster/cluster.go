@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -42,14 +41,13 @@ func New(opts Options) (*Cluster, error) {
 		return nil, fmt.Errorf("cluster options are incomplete: %+v", opts)
 	}
 	c := &Cluster{opts: opts}
-	ports, err := freePorts(3*opts.Coordinators + 3*opts.Workers)
+	free, err := wire.FreeLoopback(context.Background(), 3*(opts.Coordinators+opts.Workers))
 	if err != nil {
 		return nil, err
 	}
-	next := func() string {
-		p := ports[0]
-		ports = ports[1:]
-		return "127.0.0.1:" + strconv.Itoa(p)
+	next := func() (address string) {
+		address, free = free[0], free[1:]
+		return address
 	}
 	for i := range opts.Coordinators {
 		c.add(Coordinator, i, next(), next(), next())
@@ -84,21 +82,6 @@ func (c *Cluster) add(role Role, i int, api, second, http string) {
 		n.args = append(n.args, c.opts.WorkerArgs...)
 	}
 	c.nodes = append(c.nodes, n)
-}
-
-// freePorts draws n different ports that are free at this moment. Another process may take one before its node
-// listens; the node then ends with a clear error, and so does the test.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := wire.Policy{}.Listen(context.Background(), "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all stay open until all are drawn, so that none is drawn twice
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 // Start starts every node and waits until a leader answers and all workers are registered.

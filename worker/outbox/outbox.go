@@ -33,40 +33,45 @@ func New(limit int) *Outbox {
 	return o
 }
 
-// Add numbers r and keeps it. It blocks while the outbox is full.
-func (o *Outbox) Add(ctx context.Context, r *controlpb.Report) (sequence uint64, err error) {
+// Add numbers r and keeps it. It blocks while the outbox is full. What is to be known of the number is told to note
+// before anyone can send the report: an acknowledgement must never meet somebody who does not know yet what was
+// acknowledged. note runs under the outbox's lock, must not block, and may be nil.
+func (o *Outbox) Add(ctx context.Context, r *controlpb.Report, note func(sequence uint64)) error {
 	size := proto.Size(r)
 	for {
-		sequence, news := o.tryAdd(r, size)
-		if sequence > 0 {
-			return sequence, nil
+		added, news := o.tryAdd(r, size, note)
+		if added {
+			return nil
 		}
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return 0, fmt.Errorf("report to the leader: %w", context.Cause(ctx))
+			return fmt.Errorf("report to the leader: %w", context.Cause(ctx))
 		}
 	}
 }
 
-func (o *Outbox) tryAdd(r *controlpb.Report, size int) (sequence uint64, news <-chan struct{}) {
+func (o *Outbox) tryAdd(r *controlpb.Report, size int, note func(sequence uint64)) (added bool, news <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.mu.bytes > 0 && o.mu.bytes+size > o.limit { // one that is too large alone must still get through
-		return 0, o.mu.news
+		return false, o.mu.news
 	}
 	o.mu.last++
 	r.Sequence = o.mu.last
+	if note != nil {
+		note(r.Sequence)
+	}
 	o.mu.kept = append(o.mu.kept, r)
 	o.mu.bytes += size
 	o.announce()
-	return r.Sequence, nil
+	return true, nil
 }
 
 // Offer is Add for whoever must not block and can do without: it reports whether there was room.
 func (o *Outbox) Offer(r *controlpb.Report) bool {
-	sequence, _ := o.tryAdd(r, proto.Size(r))
-	return sequence > 0
+	added, _ := o.tryAdd(r, proto.Size(r), nil)
+	return added
 }
 
 // announce wakes everyone who waits for a change. The lock is held.

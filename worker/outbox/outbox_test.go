@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -25,7 +27,7 @@ func TestOutboxLosesNothingAndRepeatsNothing(t *testing.T) {
 		var last, acked, sent uint64
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
-				n, err := o.Add(context.Background(), report("j"))
+				n, err := add(context.Background(), o, report("j"))
 				if err != nil || n != last+1 {
 					t.Fatalf("added as %d after %d: %v", n, last, err)
 				}
@@ -66,7 +68,7 @@ func TestAFullOutboxMakesItsReportersWait(t *testing.T) {
 		size := proto.Size(report("job"))
 		o := New(2 * size)
 		for range 2 {
-			if _, err := o.Add(t.Context(), report("job")); err != nil {
+			if _, err := add(t.Context(), o, report("job")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -76,7 +78,7 @@ func TestAFullOutboxMakesItsReportersWait(t *testing.T) {
 		added := make(chan uint64, 1)
 		g := run.NewGroup(t.Context(), "test")
 		g.Go("add", func(ctx context.Context) error {
-			n, err := o.Add(ctx, report("job"))
+			n, err := add(ctx, o, report("job"))
 			added <- n
 			return err
 		})
@@ -93,7 +95,7 @@ func TestAFullOutboxMakesItsReportersWait(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := o.Add(ctx, report("job")); !errors.Is(err, context.Canceled) {
+		if _, err := add(ctx, o, report("job")); !errors.Is(err, context.Canceled) {
 			t.Errorf("add: %v, want the context's end", err)
 		}
 	})
@@ -101,7 +103,7 @@ func TestAFullOutboxMakesItsReportersWait(t *testing.T) {
 
 func TestAReportAboveTheBoundStillGetsThrough(t *testing.T) {
 	o := New(1)
-	if _, err := o.Add(t.Context(), report("a job with a long name")); err != nil {
+	if _, err := add(t.Context(), o, report("a job with a long name")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -112,7 +114,7 @@ func TestWaitingForTheLastAcknowledgement(t *testing.T) {
 		if err := o.Wait(t.Context()); err != nil {
 			t.Fatalf("nothing is pending: %v", err)
 		}
-		if _, err := o.Add(t.Context(), report("job")); err != nil {
+		if _, err := add(t.Context(), o, report("job")); err != nil {
 			t.Fatal(err)
 		}
 		g := run.NewGroup(t.Context(), "test")
@@ -123,4 +125,42 @@ func TestWaitingForTheLastAcknowledgement(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// add is Add, with the number as its result.
+func add(ctx context.Context, o *Outbox, r *controlpb.Report) (sequence uint64, err error) {
+	err = o.Add(ctx, r, func(n uint64) { sequence = n })
+	return sequence, err
+}
+
+// A leader may answer at once: whoever added the report must know its number by then, or the answer is lost on it.
+func TestWhoAddedAReportKnowsItsNumberBeforeAnyoneCanSendIt(t *testing.T) {
+	const n = 2_000
+	o := New(1 << 20)
+	var noted atomic.Uint64
+	g := run.NewGroup(t.Context(), "sender")
+	g.Go("send", func(context.Context) error {
+		for last := uint64(0); last < n; {
+			reports, news := o.After(last)
+			for _, r := range reports {
+				if known := noted.Load(); known < r.Sequence {
+					return fmt.Errorf("report %d is sent while %d is the last number known", r.Sequence, known)
+				}
+				last = r.Sequence
+			}
+			o.Ack(last)
+			if len(reports) == 0 {
+				<-news
+			}
+		}
+		return nil
+	})
+	for range n {
+		if err := o.Add(t.Context(), report("job"), noted.Store); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
 }

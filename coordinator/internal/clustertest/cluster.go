@@ -108,23 +108,12 @@ func (c *Cluster) prepare(name string, expect int) *Node {
 		return n
 	}
 	n.dir = filepath.Join(c.dir, name)
-	n.API, n.Raft, n.HTTP = c.freeAddress(), c.freeAddress(), c.freeAddress()
-	return n
-}
-
-// freeAddress draws a loopback port that is free now. Another process could take it before it is used; the start of the
-// node would then fail, loudly.
-func (c *Cluster) freeAddress() string {
-	l, err := wire.Policy{}.Listen(context.Background(), "127.0.0.1:0")
+	free, err := wire.FreeLoopback(context.Background(), 3)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	defer func() {
-		if err := l.Close(); err != nil {
-			c.t.Fatal(err)
-		}
-	}()
-	return l.Addr().String()
+	n.API, n.Raft, n.HTTP = free[0], free[1], free[2]
+	return n
 }
 
 // Nodes of the cluster, those that do not run included.
