@@ -72,8 +72,9 @@ jepsen: build ## real processes under faults: 20 kills of the leader under a sto
 bench: ## every benchmark, once
 	$(GO) test -run '^$$' -bench . -benchmem -p 1 ./...
 
-verify: build ## what takes hours: full data, full matrices; writes docs/verified.md
-	$(GO) run ./internal/verify
+verify: build ## what takes an hour: full data, full matrices; writes docs/verified.md; an interrupted run goes on (VERIFY='-again -only f8')
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/trial ./internal/trial
+	$(GO) run ./internal/verify $(VERIFY)
 
 data: ## fetch the full flights data as CSV below data/ (13 MB, needs npm); no part of demo or test
 	@examples/flights/fetch.sh data

@@ -49,6 +49,26 @@ type Enumerator interface {
 	Close() error
 }
 
+// PhasedEnumerator is an Enumerator whose splits have phases, counted from 0: those of a phase are given out when all splits of
+// lower phases have been read to their end, by whichever reader. It discovers them in the order of phases. Splits of an
+// ordinary Enumerator are of phase 0.
+type PhasedEnumerator interface {
+	Enumerator
+	// Phase is that of a split that Next has returned. It depends on the split alone.
+	Phase(s Split) int32
+}
+
+// PhasedSource is a Source with a PhasedEnumerator. All phases but the last one are bounded, whatever the source is: while
+// they are read, a split yet to come may hold the oldest record of all.
+type PhasedSource interface {
+	// Phases is their number, 1 or more. Called at plan time; must not touch the outside world.
+	Phases() int32
+}
+
+// Checker is a Source that may have been given arguments that make no sense. Check is called at plan time and must
+// not touch the outside world; its error fails the plan (E018).
+type Checker interface{ Check() error }
+
 // SplitIndex numbers the splits of one reader in the order in which they were assigned, from 0.
 type SplitIndex int32
 

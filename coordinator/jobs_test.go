@@ -89,7 +89,7 @@ func TestRunningJobIsShownAndCancelled(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := clustertest.New(t, clustertest.Options{})
 		leader := c.AwaitLeader()
-		w := c.StartWorker("w1", clustertest.WorkerOptions{})
+		w := c.StartWorker("w1", clustertest.WorkerOptions{Exchange: jobpb.ExchangeKind_EXCHANGE_PIPELINED})
 		w.Hold()
 		follower := c.Followers(leader)[0]
 		job := mustSubmit(t, follower, mustUpload(t, follower, "a"), "r1").Job
@@ -131,7 +131,7 @@ func TestRunningJobIsShownAndCancelled(t *testing.T) {
 func TestLeaderLossLeavesRunningJobAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := clustertest.New(t, clustertest.Options{})
-		w := c.StartWorker("w1", clustertest.WorkerOptions{})
+		w := c.StartWorker("w1", clustertest.WorkerOptions{Exchange: jobpb.ExchangeKind_EXCHANGE_PIPELINED})
 		w.Hold()
 		leader := c.AwaitLeader()
 		job := mustSubmit(t, leader, mustUpload(t, leader, "a"), "r1").Job

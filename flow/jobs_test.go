@@ -118,7 +118,7 @@ func buildClicks(p *flow.Pipeline, cfg *clickConfig) error {
 	paid.KeyBy(click.ByPage).Window(flow.Tumbling(cfg.Size)).Count().ID("per-page").
 		To("pages", drop[flow.Windowed[string, int64]]())
 	paid.KeyBy(click.ByUser).Window(flow.Tumbling(cfg.Size)).
-		Fold(func() []string { return nil }, func(acc []string, c click) []string { return append(acc, c.Page) }).ID("visits").
+		Fold(func() []string { return nil }, func(acc []string, c click) []string { return append(acc, c.Page) }, concat).ID("visits").
 		To("visited", drop[flow.Windowed[string, []string]]())
 
 	paid.KeyBy(click.ByUser).Process(func() *visits { return &visits{} }).ID("frequent").To("frequent-out", drop[string]())
@@ -200,3 +200,5 @@ func buildUpdates(p *flow.Pipeline, _ *flow.NoConfig) error {
 		To("out", drop[flow.KV[int64, int64]]())
 	return nil
 }
+
+func concat(a, b []string) []string { return append(a, b...) }

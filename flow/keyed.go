@@ -3,6 +3,7 @@ package flow
 import (
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/operator/batch/aggregate"
 	"github.com/sluiceio/sluice/worker/operator/keyed"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -16,67 +17,74 @@ type KeyedStream[K comparable, T any] struct {
 
 // Exchange overrides how the keyed edge is exchanged.
 func (k KeyedStream[K, T]) Exchange(e Exchange) KeyedStream[K, T] {
-	k.s.exch = e
+	k.s = k.s.Exchange(e)
 	return k
 }
 
 // Reduce combines the records of a key pairwise; f must not change its arguments. Unbounded input: every update is
 // emitted, with the time of its record. Bounded input: the final value of each key, at the end of the input.
 func (k KeyedStream[K, T]) Reduce(f func(acc, v T) T) Stream[T] {
-	p := k.s.p
-	out, n := keyedUnary[K, T, T](k, "reduce", func(n *node) task.Stage {
-		return rolling(n, keyed.Aggregation[K, T, T, T]{
-			Key: k.key, State: "acc", Registry: p.registry, Add: f,
+	return aggregated(k, "reduce", "acc", func() keyed.Aggregation[K, T, T, T] {
+		return keyed.Aggregation[K, T, T, T]{
+			Key: k.key, Add: f,
 			First:  func(v T) T { return v },
 			Result: func(_ K, acc T) T { return acc },
-		})
+		}
 	})
-	declare[T](n, "value", "acc")
-	return out
 }
 
 // Count counts the records of a key. Unbounded input: every update is emitted, with the time of its record. Bounded input:
 // the final count of each key, at the end of the input.
 func (k KeyedStream[K, T]) Count() Stream[KV[K, int64]] {
-	p := k.s.p
-	out, n := keyedUnary[K, T, KV[K, int64]](k, "count", func(n *node) task.Stage {
-		return rolling(n, keyed.Aggregation[K, T, int64, KV[K, int64]]{
-			Key: k.key, State: "count", Registry: p.registry,
+	return aggregated(k, "count", "count", func() keyed.Aggregation[K, T, int64, KV[K, int64]] {
+		return keyed.Aggregation[K, T, int64, KV[K, int64]]{
+			Key:    k.key,
 			First:  func(T) int64 { return 1 },
 			Add:    func(acc int64, _ T) int64 { return acc + 1 },
 			Result: pair[K, int64],
-		})
+		}
 	})
-	declare[int64](n, "value", "count")
-	return out
 }
 
 // Fold folds the records of a key into an accumulator, which f may change in place and returns. Unbounded input: every
 // update is emitted, with the time of its record; an accumulator with slices, maps or pointers is copied for that.
 // Bounded input: the final value of each key, at the end of the input.
 func (k KeyedStream[K, T]) Fold[A any](zero func() A, f func(acc A, v T) A) Stream[KV[K, A]] {
-	p := k.s.p
-	out, n := keyedUnary[K, T, KV[K, A]](k, "fold", func(n *node) task.Stage {
-		return rolling(n, keyed.Aggregation[K, T, A, KV[K, A]]{
-			Key: k.key, State: "acc", Registry: p.registry, Add: f,
+	return aggregated(k, "fold", "acc", func() keyed.Aggregation[K, T, A, KV[K, A]] {
+		return keyed.Aggregation[K, T, A, KV[K, A]]{
+			Key: k.key, Add: f,
 			First:  func(v T) A { return f(zero(), v) },
 			Result: pair[K, A],
-			Clone:  cloner[A](p),
-		})
+			Clone:  cloner[A](k.s.p),
+		}
 	})
-	declare[A](n, "value", "acc")
-	return out
 }
 
 func pair[K comparable, V any](k K, v V) KV[K, V] { return KV[K, V]{k, v} }
 
-// rolling chooses when an aggregation emits.
-func rolling[K comparable, In, Acc, Out any](n *node, a keyed.Aggregation[K, In, Acc, Out]) task.Stage {
+// aggregated adds an aggregation of k: with final values in a share of the batch memory if the input is bounded, otherwise
+// with every update and keyed state.
+func aggregated[K comparable, T, Acc, Out any](k KeyedStream[K, T], kind, state string, make func() keyed.Aggregation[K, T, Acc, Out]) Stream[Out] {
+	out, n := keyedUnary[K, T, Out](k, kind, func(n *node) task.Stage {
+		a := make()
+		a.State, a.Registry = state, k.s.p.registry
+		if n.op.Bounded {
+			return aggregate.Final(a)
+		}
+		return keyed.Updates(a)
+	})
 	if n.op.Bounded {
-		return keyed.Final(a)
+		n.spills()
+		n.op.Unordered = true
+		encodes[Acc](n)
+	} else {
+		declare[Acc](n, "value", state)
 	}
-	return keyed.Updates(a)
+	return out
 }
+
+// spills makes n a batch operator: it works in a share of the batch memory and keeps nothing in checkpoints.
+func (n *node) spills() { n.op.BatchMemory, n.op.Stateful = true, false }
 
 // cloner copies what a plain copy would share; nil if there is nothing such in A.
 func cloner[A any](p *Pipeline) func(A) (A, error) {
@@ -98,22 +106,24 @@ func keyedUnary[K comparable, T, U any](k KeyedStream[K, T], kind string, stage 
 	p := k.s.p
 	n := p.add(kind, k.s.edge())
 	n.op.Stateful = true
-	n.inputs = []input{{
-		stage: func() task.Stage { return stage(n) },
-		exchange: func(p *Pipeline) (task.Exchange, error) {
-			c, err := codecOf[T](p)
-			if err != nil {
-				return nil, err
-			}
-			hash, err := codec.Hasher[K]()
-			if err != nil {
-				return nil, err
-			}
-			return task.NewKeyedExchange(c, k.key, hash), nil
-		},
-	}}
+	n.inputs = []input{k.input(func() task.Stage { return stage(n) })}
 	n.declare = append(n.declare, func(p *Pipeline) { declareKey[K](p, n.op.Inputs[0], k.where) })
 	return derive[U](p, n), n
+}
+
+// input is the typed part of an edge that is partitioned by k, and of what it leads to.
+func (k KeyedStream[K, T]) input(stage func() task.Stage) input {
+	return input{stage: stage, exchange: func(p *Pipeline) (task.Exchange, error) {
+		c, err := codecOf[T](p)
+		if err != nil {
+			return nil, err
+		}
+		hash, err := codec.Hasher[K]()
+		if err != nil {
+			return nil, err
+		}
+		return task.NewKeyedExchange(c, k.key, hash), nil
+	}}
 }
 
 // declareKey checks that K can be a key and tells the graph its schema.
@@ -128,6 +138,15 @@ func declareKey[K comparable](p *Pipeline, in *jobpb.Input, where string) {
 		return
 	}
 	in.KeySchema = c.Schema()
+}
+
+// encodes checks that V can be encoded: n may write values of it to disk, or keep them by their bytes.
+func encodes[V any](n *node) {
+	n.declare = append(n.declare, func(p *Pipeline) {
+		if _, err := codecOf[V](p); err != nil {
+			p.typeFault(n.op.Location, err)
+		}
+	})
 }
 
 // declare tells the graph about a state of n.

@@ -17,8 +17,7 @@ const (
 	ModeAuto Mode = iota
 	// ModeStreaming: every exchange is pipelined.
 	ModeStreaming
-	// ModeBatch: every source must be bounded. Shuffles would be blocking; in this release they are pipelined, and the plan
-	// warns (W019).
+	// ModeBatch: every source is bounded (E013), and every exchange blocking: the job goes stage by stage.
 	ModeBatch
 )
 
@@ -30,8 +29,8 @@ const (
 	Auto Exchange = iota
 	// Pipelined: consumable while they are produced.
 	Pipelined
-	// Blocking: consumable after the producer has finished. The runtime of this release has no such exchange yet; asking
-	// for one is E019.
+	// Blocking: consumable after the producer has finished, from its disk, and as often as need be. The input must be bounded
+	// (E020).
 	Blocking
 )
 
@@ -81,7 +80,13 @@ func New(name string) *Pipeline {
 }
 
 // SetMode sets how exchanges are chosen.
-func (p *Pipeline) SetMode(m Mode) { p.graph.Mode = jobpb.Mode(m) }
+func (p *Pipeline) SetMode(m Mode) {
+	if m > ModeBatch {
+		p.fault("E018", caller(), fmt.Sprintf("mode %d does not exist", m), "use flow.ModeAuto, flow.ModeStreaming or flow.ModeBatch")
+		return
+	}
+	p.graph.Mode, p.graph.ModeLocation = jobpb.Mode(m), caller()
+}
 
 // DefaultParallelism sets the number of subtasks of operators that do not set their own. AllSlots means every slot that the
 // job can get.
@@ -182,15 +187,20 @@ func schemaOf[U any](p *Pipeline) (string, error) {
 // unary adds an operator with one input; stage makes its typed part when the graph is complete.
 func unary[T, U any](s Stream[T], kind string, stage func(n *node) task.Stage) (Stream[U], *node) {
 	n := s.p.add(kind, s.edge())
-	n.inputs = []input{{stage: func() task.Stage { return stage(n) }, exchange: exchange[T]}}
+	n.inputs = []input{s.input(func() task.Stage { return stage(n) })}
 	return derive[U](s.p, n), n
 }
 
-// exchange makes both ends of an edge that routes without looking at the record.
-func exchange[T any](p *Pipeline) (task.Exchange, error) {
-	c, err := codecOf[T](p)
-	if err != nil {
-		return nil, err
-	}
-	return task.NewExchange(c), nil
+// input is the typed part of an edge that leaves s, and of what it leads to.
+func (s Stream[T]) input(stage func() task.Stage) input {
+	return input{stage: stage, exchange: func(p *Pipeline) (task.Exchange, error) {
+		c, err := codecOf[T](p)
+		if err != nil {
+			return nil, err
+		}
+		if s.part == jobpb.Partitioner_PARTITIONER_CUSTOM {
+			return task.NewCustomExchange(c, s.to), nil
+		}
+		return task.NewExchange(c), nil
+	}}
 }

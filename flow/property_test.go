@@ -228,7 +228,8 @@ func drawKeyed(t *rapid.T, par int) step {
 	}
 	return step{"window fold", func(s flow.Stream[rec]) flow.Stream[rec] {
 		return s.KeyBy(rec.ByKey).Window(tumbling).
-			Fold(func() []int64 { return nil }, func(a []int64, r rec) []int64 { return append(a, r.Val) }).Parallelism(par).
+			Fold(func() []int64 { return nil }, func(a []int64, r rec) []int64 { return append(a, r.Val) },
+				func(a, b []int64) []int64 { return append(a, b...) }).Parallelism(par).
 			Map(func(w flow.Windowed[int64, []int64]) rec { return rec{w.Key, squares(w.Value)} })
 	}, grouped(byWindow, squares)}
 }

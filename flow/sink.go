@@ -17,7 +17,7 @@ func (s Stream[T]) To(id string, sink Sink[T]) SinkRef {
 	sink = replacedSink(s.p, id, where, sink)
 	n := s.p.add("sink", s.edge())
 	n.name(id)
-	n.inputs = []input{{stage: func() task.Stage { return task.NewSink(sink) }, exchange: exchange[T]}}
+	n.inputs = []input{s.input(func() task.Stage { return task.NewSink(sink) })}
 	n.op.Guarantee = guaranteeOf(sink.Guarantee())
 	n.op.Detail = detail(sink)
 	if c, ok := sink.(connector.CommittingSink); ok {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -18,6 +19,11 @@ func (p *Pipeline) From[T any](id string, src Source[T], opts ...SourceOption[T]
 		p.fault("E018", where, fmt.Sprintf("source %q: %v", id, o.err), "use a duration that is zero or positive")
 	}
 	src = replacedSource(p, id, where, src)
+	if c, ok := src.(connector.Checker); ok {
+		if err := c.Check(); err != nil {
+			p.fault("E018", where, fmt.Sprintf("source %q: %v", id, err), "give it other arguments")
+		}
+	}
 	n := p.add("source")
 	n.name(id)
 	n.op.Bounded, n.op.Stateful, n.policy = src.Bounded(), true, true

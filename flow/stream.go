@@ -18,7 +18,9 @@ type Stream[T any] struct {
 	n    *node
 	port string // of a side output; empty: what the operator emits
 	part jobpb.Partitioner
+	to   func(v T, consumers int) int // of PARTITIONER_CUSTOM
 	exch Exchange
+	at   string // place of the call that chose exch
 }
 
 // edge is the input of a consumer of s.
@@ -28,6 +30,7 @@ func (s Stream[T]) edge() *jobpb.Input {
 		Port:        s.port,
 		Partitioner: s.part,
 		Exchange:    jobpb.ExchangeKind(s.exch),
+		Location:    s.at,
 	}
 }
 
@@ -95,34 +98,66 @@ func (p *Pipeline) onError(n *node, pol ErrorPolicy) {
 	}
 }
 
-// Exchange overrides how the edges that leave this value are exchanged.
+// Exchange overrides how the edges that leave this value are exchanged. What would make an operator wait for itself stays
+// blocking; the plan says so (W024).
 func (s Stream[T]) Exchange(e Exchange) Stream[T] {
-	s.exch = e
+	if e > Blocking {
+		s.p.fault("E018", caller(), fmt.Sprintf("exchange %d behind %s does not exist", e, s.n.op.Id), "use flow.Auto, flow.Pipelined or flow.Blocking")
+		return s
+	}
+	s.exch, s.at = e, caller()
+	return s
+}
+
+// partitioned chooses how records of the edges that leave this value find their consumers, once.
+func (s Stream[T]) partitioned(name string, by jobpb.Partitioner) Stream[T] {
+	if s.part != jobpb.Partitioner_PARTITIONER_FORWARD && s.part != by {
+		s.p.fault("E018", caller(), fmt.Sprintf("%s behind %s: its records are partitioned already", name, s.n.op.Id),
+			"an edge has one partitioner: drop one of the calls, or put an operator between them")
+	}
+	s.part = by
+	return s
+}
+
+// PartitionBy hands each record of the edges that leave this value to the subtask of the consumer that f chooses: an index
+// from 0 up to, without, consumers. Another index fails the job (E128). f must give the same answer for equal arguments.
+func (s Stream[T]) PartitionBy(f func(v T, consumers int) int) Stream[T] {
+	if f == nil {
+		s.p.fault("E018", caller(), fmt.Sprintf("PartitionBy behind %s has no function", s.n.op.Id), "give a function that returns the index of a consumer")
+		return s
+	}
+	s = s.partitioned("PartitionBy", jobpb.Partitioner_PARTITIONER_CUSTOM)
+	s.to = f
 	return s
 }
 
 // Rebalance hands the records of the edges that leave this value to all subtasks of the consumer in turn.
 func (s Stream[T]) Rebalance() Stream[T] {
-	s.part = jobpb.Partitioner_PARTITIONER_REBALANCE
-	return s
+	return s.partitioned("Rebalance", jobpb.Partitioner_PARTITIONER_REBALANCE)
 }
 
 // Rescale hands them in turn to those consumer subtasks that belong to the producing one: fewer channels than Rebalance, and
 // local ones where possible.
 func (s Stream[T]) Rescale() Stream[T] {
-	s.part = jobpb.Partitioner_PARTITIONER_RESCALE
-	return s
+	return s.partitioned("Rescale", jobpb.Partitioner_PARTITIONER_RESCALE)
 }
 
 // Global hands everything to subtask 0 of the consumer.
 func (s Stream[T]) Global() Stream[T] {
-	s.part = jobpb.Partitioner_PARTITIONER_GLOBAL
-	return s
+	return s.partitioned("Global", jobpb.Partitioner_PARTITIONER_GLOBAL)
 }
 
 // Broadcast hands every record to every subtask of the consumer.
 func (s Stream[T]) Broadcast() Stream[T] {
-	s.part = jobpb.Partitioner_PARTITIONER_BROADCAST
+	return s.partitioned("Broadcast", jobpb.Partitioner_PARTITIONER_BROADCAST)
+}
+
+// Nondeterministic says that the operator that produced s may give other output when it gets the same records again, or gets
+// them in another order than before. If one of its stored results is lost, everybody who has read the result runs again.
+func (s Stream[T]) Nondeterministic() Stream[T] {
+	if s.modifies("Nondeterministic") {
+		s.n.op.Nondeterministic = true
+	}
 	return s
 }
 
@@ -188,7 +223,7 @@ func (s Stream[T]) Union(others ...Stream[T]) Stream[T] {
 			return s
 		}
 		edges = append(edges, o.edge())
-		inputs = append(inputs, input{stage: func() task.Stage { return stateless.Pass[T]() }, exchange: exchange[T]})
+		inputs = append(inputs, o.input(func() task.Stage { return stateless.Pass[T]() }))
 	}
 	n := s.p.add("union", edges...)
 	n.inputs = inputs
@@ -202,6 +237,5 @@ func (s Stream[T]) Then[U any](f func(Stream[T]) Stream[U]) Stream[U] { return f
 // integers, strings, bool, and arrays and structs of those. f is called more than once per record and must always give the
 // same key.
 func (s Stream[T]) KeyBy[K comparable](f func(T) K) KeyedStream[K, T] {
-	s.part = jobpb.Partitioner_PARTITIONER_HASH
-	return KeyedStream[K, T]{s: s, key: f, where: caller()}
+	return KeyedStream[K, T]{s: s.partitioned("KeyBy", jobpb.Partitioner_PARTITIONER_HASH), key: f, where: caller()}
 }

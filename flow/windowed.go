@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
 	winop "github.com/sluiceio/sluice/worker/operator/window"
 	"github.com/sluiceio/sluice/worker/task"
@@ -11,36 +12,86 @@ import (
 
 // WindowSpec says which windows a record belongs to.
 type WindowSpec struct {
+	kind         windowKind
 	size, offset time.Duration
+	slide        time.Duration
 }
+
+type windowKind uint8
+
+const (
+	tumblingWindow windowKind = iota
+	slidingWindow
+	sessionWindow
+)
 
 // Tumbling windows are size long, adjacent, and aligned to the epoch; Offset moves them.
 func Tumbling(size time.Duration) WindowSpec { return WindowSpec{size: size} }
 
-// Offset moves the windows by d, as for days that begin at a local midnight.
+// Sliding windows are size long, and one begins every slide: a record is in size/slide of them, and costs the same whatever
+// their number. Aligned to the epoch; Offset moves them.
+func Sliding(size, slide time.Duration) WindowSpec {
+	return WindowSpec{kind: slidingWindow, size: size, slide: slide}
+}
+
+// Session windows gather the records of a key that are no more than gap apart: a session ends gap after its last record.
+func Session(gap time.Duration) WindowSpec { return WindowSpec{kind: sessionWindow, size: gap} }
+
+// Offset moves the windows by d, as for days that begin at a local midnight. Sessions begin with their first record and have
+// none.
 func (w WindowSpec) Offset(d time.Duration) WindowSpec {
 	w.offset = d
 	return w
 }
 
 func (w WindowSpec) String() string {
-	if w.offset == 0 {
-		return fmt.Sprintf("tumbling %v", w.size)
+	var s string
+	switch w.kind {
+	case slidingWindow:
+		s = fmt.Sprintf("sliding %v every %v", w.size, w.slide)
+	case sessionWindow:
+		return fmt.Sprintf("session %v", w.size)
+	default:
+		s = fmt.Sprintf("tumbling %v", w.size)
 	}
-	return fmt.Sprintf("tumbling %v, offset %v", w.size, w.offset)
+	if w.offset != 0 {
+		s += fmt.Sprintf(", offset %v", w.offset)
+	}
+	return s
+}
+
+// Win is a window of one key, as functions of a window see it.
+type Win[K comparable] struct {
+	Key K
+	Window
+	// Pane counts the results of the window: 0 is the one on time, or the first; late records make more.
+	Pane int
 }
 
 // Window groups the records of a key by event time.
 func (k KeyedStream[K, T]) Window(spec WindowSpec) WindowedStream[K, T] {
-	return WindowedStream[K, T]{k: k, spec: spec}
+	return WindowedStream[K, T]{k: k, spec: spec, where: caller()}
 }
 
-// WindowedStream is a keyed stream divided into windows, to be aggregated. A window is emitted when the watermark has
-// reached its last instant; records that come later are counted and dropped, or go to the side output of LateTo.
+// WindowedStream is a keyed stream divided into windows, to be aggregated. A window is emitted, with the time of its last
+// instant, when the watermark has reached that. A record is late when every window that it belongs to has been emitted and
+// AllowedLateness is over: it is counted and dropped, or goes to the side output of LateTo.
 type WindowedStream[K comparable, T any] struct {
-	k    KeyedStream[K, T]
-	spec WindowSpec
-	late string // name of the side output
+	k        KeyedStream[K, T]
+	spec     WindowSpec
+	lateness time.Duration
+	late     string // name of the side output
+	where    string
+}
+
+// AllowedLateness lets a window take records for d after its end. Each makes it fire again, with all its records; state is
+// kept for so long.
+func (w WindowedStream[K, T]) AllowedLateness(d time.Duration) WindowedStream[K, T] {
+	if d < 0 {
+		w.k.s.p.fault("E018", caller(), fmt.Sprintf("the allowed lateness is %v", d), "use a duration that is zero or positive")
+	}
+	w.lateness = d
+	return w
 }
 
 // LateTo gives late records to a side output, read by SideOutput(tag) on the aggregated stream.
@@ -53,16 +104,47 @@ func (w WindowedStream[K, T]) LateTo(tag Tag[T]) WindowedStream[K, T] {
 func (w WindowedStream[K, T]) Count() Stream[Windowed[K, int64]] {
 	return windowed(w, "count", winop.Aggregation[K, T, int64, Windowed[K, int64]]{
 		Add:    func(acc *int64, _ T) { *acc++ },
-		Result: func(k K, win Window, acc *int64) Windowed[K, int64] { return Windowed[K, int64]{k, win, *acc} },
+		Merge:  func(a, b int64) int64 { return a + b },
+		Result: func(k K, f winop.Firing, acc *int64) Windowed[K, int64] { return Windowed[K, int64]{k, f.Window, *acc} },
 	})
 }
 
-// Fold folds the records of each key and window into an accumulator, which f may change in place and returns.
-func (w WindowedStream[K, T]) Fold[A any](zero func() A, f func(acc A, v T) A) Stream[Windowed[K, A]] {
+// Fold folds the records of each key and window into an accumulator, which f may change in place and returns. merge combines
+// the accumulators of two parts of a window, and may change and return the first.
+func (w WindowedStream[K, T]) Fold[A any](zero func() A, f func(acc A, v T) A, merge func(a, b A) A) Stream[Windowed[K, A]] {
+	clone := cloner[A](w.k.s.p)
 	return windowed(w, "fold", winop.Aggregation[K, T, A, Windowed[K, A]]{
-		New:    zero,
-		Add:    func(acc *A, v T) { *acc = f(*acc, v) },
-		Result: func(k K, win Window, acc *A) Windowed[K, A] { return Windowed[K, A]{k, win, *acc} },
+		New:   zero,
+		Add:   func(acc *A, v T) { *acc = f(*acc, v) },
+		Merge: merge,
+		Clone: clone,
+		Result: func(k K, f winop.Firing, acc *A) Windowed[K, A] {
+			return Windowed[K, A]{k, f.Window, *acc}
+		},
+	})
+}
+
+// Reduce combines the records of each key and window pairwise; f must not change its arguments. The result has the type
+// of the records; ReduceTo adds key and window.
+func (w WindowedStream[K, T]) Reduce(f func(a, b T) T) Stream[T] {
+	return w.ReduceTo(f, func(_ Win[K], v T) T { return v })
+}
+
+// ReduceTo is Reduce with a function of the result and its window.
+func (w WindowedStream[K, T]) ReduceTo[R any](f func(a, b T) T, out func(w Win[K], v T) R) Stream[R] {
+	join := func(a, b Opt[T]) Opt[T] {
+		switch {
+		case !a.OK:
+			return b
+		case !b.OK:
+			return a
+		}
+		return Some(f(a.Value, b.Value))
+	}
+	return windowed(w, "reduce", winop.Aggregation[K, T, Opt[T], R]{
+		Add:    func(acc *Opt[T], v T) { *acc = join(*acc, Some(v)) },
+		Merge:  join,
+		Result: func(k K, f winop.Firing, acc *Opt[T]) R { return out(Win[K]{k, f.Window, f.Pane}, acc.Value) },
 	})
 }
 
@@ -70,9 +152,13 @@ func (w WindowedStream[K, T]) Fold[A any](zero func() A, f func(acc A, v T) A) S
 // or wrong method.
 func (w WindowedStream[K, T]) Aggregate[Acc, Out any, A Aggregator[T, Acc, Out]](a A) Stream[Windowed[K, Out]] {
 	return windowed(w, "aggregate", winop.Aggregation[K, T, Acc, Windowed[K, Out]]{
-		New:    a.New,
-		Add:    func(acc *Acc, v T) { *acc = a.Add(*acc, v) },
-		Result: func(k K, win Window, acc *Acc) Windowed[K, Out] { return Windowed[K, Out]{k, win, a.Result(*acc)} },
+		New:   a.New,
+		Add:   func(acc *Acc, v T) { *acc = a.Add(*acc, v) },
+		Merge: a.Merge,
+		Clone: cloner[Acc](w.k.s.p),
+		Result: func(k K, f winop.Firing, acc *Acc) Windowed[K, Out] {
+			return Windowed[K, Out]{k, f.Window, a.Result(*acc)}
+		},
 	})
 }
 
@@ -82,25 +168,49 @@ type Aggregator[In, Acc, Out any] interface {
 	New() Acc
 	// Add may change acc in place and returns it.
 	Add(acc Acc, v In) Acc
-	// Merge combines the accumulators of two parts of the same window.
+	// Merge combines the accumulators of two parts of the same window, a before b. It may change a in place and returns the
+	// result, which may keep what b leads to.
 	Merge(a, b Acc) Acc
+	// Result must not change acc: the window may fire again.
 	Result(acc Acc) Out
 }
 
 func windowed[K comparable, T, Acc, R any](w WindowedStream[K, T], kind string, a winop.Aggregation[K, T, Acc, R]) Stream[R] {
 	p := w.k.s.p
-	spec, err := window.NewTumbling(w.spec.size, w.spec.offset)
+	a.Key, a.LateOutput, a.Lateness = w.k.key, w.late, element.Time(w.lateness.Microseconds())
+	stage, err := windowStage(w.spec, a)
 	if err != nil {
-		p.fault("E018", caller(), err.Error(), "use flow.Tumbling with a size of at least a microsecond")
+		p.fault("E018", w.where, err.Error(), "use durations of at least a microsecond")
 	}
-	out, n := keyedUnary[K, T, R](w.k, "window."+kind, func(*node) task.Stage {
-		a.Key, a.LateOutput = w.k.key, w.late
-		return winop.Tumbling(spec, a)
-	})
+	out, n := keyedUnary[K, T, R](w.k, "window."+kind, func(*node) task.Stage { return stage })
 	n.op.Detail = w.spec.String()
+	if w.lateness > 0 {
+		n.op.Detail += fmt.Sprintf(", lateness %v", w.lateness)
+	}
 	declare[Acc](n, "window", "acc")
 	if w.late != "" {
 		sideOutput[T](p, n, w.late)
 	}
 	return out
+}
+
+// windowStage is the operator for a kind of windows.
+func windowStage[K comparable, T, Acc, R any](w WindowSpec, a winop.Aggregation[K, T, Acc, R]) (task.Stage, error) {
+	switch w.kind {
+	case slidingWindow:
+		spec, err := window.NewSliding(w.size, w.slide, w.offset)
+		return winop.Sliding(spec, a), err
+	case sessionWindow:
+		spec, err := window.NewSession(w.size)
+		return winop.Session(spec, a), err
+	}
+	spec, err := window.NewTumbling(w.size, w.offset)
+	return winop.Tumbling(spec, a), err
+}
+
+// PerWindow brings the results of one window together, whatever their keys: for what is best or most in a window. It closes
+// with the window, so it adds no delay.
+func PerWindow[K comparable, V any](s Stream[Windowed[K, V]]) WindowedStream[Window, Windowed[K, V]] {
+	// A result has the time of the last instant of its window, and nothing else of the window has another.
+	return s.KeyBy(func(w Windowed[K, V]) Window { return w.Window }).Window(Tumbling(time.Microsecond))
 }

@@ -123,6 +123,8 @@ type GateConfig[T any] struct {
 	Notify func()
 	// ExclusiveCredit is the number of buffers that every channel may have in flight; 0: 2.
 	ExclusiveCredit int
+	// ConnectTimeout is how long it waits for its producers to be there; 0: as the network says.
+	ConnectTimeout time.Duration
 	// FloatingCredit is the number of further buffers that channels with a backlog share; 0: 8, negative: none.
 	FloatingCredit int
 }

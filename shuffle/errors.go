@@ -12,7 +12,7 @@ import (
 // Codes of errors that a user can do something about.
 const (
 	CodeMemory = budget.Code // network.memory does not suffice
-	CodeRecord = "E086"      // a record is too large for the exchange
+	CodeRecord = "E129"      // a record is too large for the exchange
 )
 
 // ErrGone is returned (wrapped) by NetworkConfig.Dial when the process that was asked for has ended: there is no use

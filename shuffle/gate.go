@@ -1,6 +1,7 @@
 package shuffle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -83,7 +84,7 @@ func NewGate[T any](n *Network, cfg GateConfig[T]) (*Gate[T], error) {
 	g.in = &inbox{
 		edge: cfg.Edge, consumer: cfg.Consumer, producers: cfg.Producers, unit: unit, exclusive: exclusive, notify: cfg.Notify,
 		fence:    Fence{Job: cfg.Job, JobEpoch: cfg.JobEpoch, Region: cfg.Region, RegionEpoch: cfg.RegionEpoch, Consumer: cfg.Attempt},
-		deadline: time.Now().Add(n.cfg.ConnectTimeout),
+		deadline: time.Now().Add(cmp.Or(cfg.ConnectTimeout, n.cfg.ConnectTimeout)),
 	}
 	g.in.mu.ledger = credit.New(len(cfg.Producers), exclusive, floating)
 	g.in.mu.channels = make([]inChannel, len(cfg.Producers))

@@ -55,6 +55,9 @@ func NewNetwork(cfg NetworkConfig) (*Network, error) {
 // Memory is how much of the network memory is reserved, and how much there is, in bytes.
 func (n *Network) Memory() (reserved, limit int64) { return n.memory.Usage() }
 
+// Account is the account of the network memory, for what shares it.
+func (n *Network) Account() *budget.Account { return n.memory }
+
 // Run serves the network until ctx ends and waits for everything that it has started. Channels that are still open
 // then are lost. A network runs once.
 func (n *Network) Run(ctx context.Context) error {

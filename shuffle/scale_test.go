@@ -18,9 +18,9 @@ import (
 	"github.com/sluiceio/sluice/internal/invariant"
 )
 
-// 40 producers and 50 consumers in two processes: 2,000 channels, one connection, bounded memory.
+// 50 producers and 100 consumers in two processes: 5,000 channels, one connection, bounded memory.
 func TestThousandsOfChannelsShareOneStream(t *testing.T) {
-	const producers, consumers, records, memory = 40, 50, 500, 64 << 20
+	const producers, consumers, records, memory = 50, 100, 300, 96 << 20
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 20)
 		var dials atomic.Int64
@@ -91,6 +91,31 @@ func TestThousandsOfChannelsShareOneStream(t *testing.T) {
 		}
 		w.stop()
 	})
+}
+
+// What cannot be had is said before anything runs: a writer with 5,000 consumers in the least network memory that a task
+// process has.
+func TestThousandsOfChannelsThatDoNotFitAreRefusedWhenTheyAreDeployed(t *testing.T) {
+	const least = 32 << 20
+	for name, make := range map[string]func(testing.TB, worldConfig) *world{"local": newLocal, "remote": newRemote} {
+		t.Run(name, func(t *testing.T) {
+			w := make(t, worldConfig{memory: least})
+			defer w.stop()
+			_, err := NewWriter(w.producers, w.writerConfig(0, 5000))
+			var short *MemoryError
+			if !errors.As(err, &short) || short.Need < 2*5000*minUnit || short.Limit != least {
+				t.Fatalf("got %v", err)
+			}
+			for _, part := range []string{CodeMemory, "producer 0 of edge 3 with 5000 consumers", "raise network.memory or lower the parallelism"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q lacks %q", err, part)
+				}
+			}
+			if used, _ := w.producers.Memory(); used != 0 {
+				t.Errorf("%d bytes are reserved for what was refused", used)
+			}
+		})
+	}
 }
 
 func heapInUse() int64 {

@@ -78,6 +78,9 @@ func openArchive(ctx context.Context, c Config) (*archive, []processKey, error) 
 		if err != nil {
 			return nil, nil, fmt.Errorf("task processes: %w", err)
 		}
+		if err := o.tidy(); err != nil {
+			return nil, nil, err
+		}
 		a.mu.dirs, ends[o], keys = append(a.mu.dirs, o), info.ModTime(), append(keys, o.key)
 	}
 	slices.SortFunc(a.mu.dirs, func(x, y *processOutput) int { return ends[x].Compare(ends[y]) })
@@ -119,15 +122,7 @@ func (o *processOutput) close() {
 	if n := o.writer.Dropped(); n > 0 {
 		a.log.Warn("output of a task process was dropped", "job", o.key.job, "process", o.key.number, "bytes", n)
 	}
-	entries, readErr := os.ReadDir(o.dir)
-	err = errors.Join(err, readErr)
-	for _, e := range entries {
-		switch e.Name() {
-		case spawn.LogName, spawn.LockName, spawn.RecordName:
-		default:
-			err = errors.Join(err, os.RemoveAll(filepath.Join(o.dir, e.Name())))
-		}
-	}
+	err = errors.Join(err, o.tidy())
 	a.mu.Lock()
 	o.ended = true
 	a.mu.Unlock()
@@ -135,6 +130,19 @@ func (o *processOutput) close() {
 	if err := errors.Join(err, a.prune()); err != nil {
 		a.log.Error("directories of task processes cannot be tidied", "error", err)
 	}
+}
+
+// tidy removes what the process has left beside its output: temporary and spill files.
+func (o *processOutput) tidy() error {
+	entries, err := os.ReadDir(o.dir)
+	for _, e := range entries {
+		switch e.Name() {
+		case spawn.LogName, spawn.LockName, spawn.RecordName:
+		default:
+			err = errors.Join(err, os.RemoveAll(filepath.Join(o.dir, e.Name())))
+		}
+	}
+	return err
 }
 
 // prune removes the oldest ended processes beyond the bound.

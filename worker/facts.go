@@ -8,6 +8,7 @@ import (
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/shuffle/stored"
 )
 
 // phase of a task process.
@@ -52,6 +53,7 @@ type facts struct {
 	sample      *taskpb.Sample
 	exitReport  uint64 // number of the report of the process's end
 	chains      []*jobpb.Chain
+	edges       []*jobpb.Edge
 }
 
 // deployed notes a deployment before it is passed on. A stale one is refused: older than what the process has.
@@ -61,7 +63,7 @@ func (f *facts) deployed(d *taskpb.Deployment) bool {
 	}
 	f.jobEpoch = d.JobEpoch
 	f.slots = d.Slots
-	f.chains = d.Plan.Chains
+	f.chains, f.edges = d.Plan.Chains, d.Plan.Edges
 	for _, s := range d.Subtasks {
 		f.regionEpoch = max(f.regionEpoch, s.RegionEpoch)
 		key := subtaskKey{s.Chain, s.Index}
@@ -87,6 +89,26 @@ func (f *facts) updated(u *taskpb.SubtaskUpdate, report uint64) {
 		a.report = report
 	}
 	f.attempts[key] = a
+}
+
+// unfinished names the stored results of the attempts that have not finished: when the process is no more, whatever
+// there is of them is of no use to anybody.
+func (f *facts) unfinished(job string) []stored.Name {
+	var names []stored.Name
+	for key, a := range f.attempts {
+		if a.update.State == jobpb.SubtaskState_SUBTASK_FINISHED {
+			continue
+		}
+		for _, e := range f.edges {
+			if e.FromChain == key.chain && e.Exchange == jobpb.ExchangeKind_EXCHANGE_BLOCKING {
+				names = append(names, stored.Name{
+					Job: job, JobEpoch: f.jobEpoch, Region: a.update.Region, RegionEpoch: a.update.RegionEpoch,
+					Edge: e.Index, Producer: key.index, Attempt: a.update.Attempt,
+				})
+			}
+		}
+	}
+	return names
 }
 
 func ended(s jobpb.SubtaskState) bool {

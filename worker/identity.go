@@ -19,6 +19,7 @@ const (
 	identityName  = "worker"
 	artifactsName = "artifacts"
 	processesName = "processes"
+	resultsName   = "partitions"
 )
 
 const identityKind = "sluice-worker"

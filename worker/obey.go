@@ -40,6 +40,11 @@ func (a *agent) obey(m *controlpb.CoordinatorMessage) {
 	case *controlpb.CoordinatorMessage_AssignSplits:
 		s := m.AssignSplits
 		a.forward(processKey{s.Job, s.Process}, &taskpb.AgentMessage{Message: &taskpb.AgentMessage_AssignSplits{AssignSplits: s}})
+	case *controlpb.CoordinatorMessage_OpenGate:
+		o := m.OpenGate
+		a.forward(processKey{o.Job, o.Process}, &taskpb.AgentMessage{Message: &taskpb.AgentMessage_OpenGate{OpenGate: o}})
+	case *controlpb.CoordinatorMessage_DropPartitions:
+		a.results.Drop(m.DropPartitions)
 	case *controlpb.CoordinatorMessage_Release:
 		key := processKey{m.Release.Job, m.Release.Process}
 		if p := a.table.find(key); p != nil {

@@ -170,8 +170,9 @@ func (p *taskProcess) run(ctx context.Context) error {
 	p.mu.Lock()
 	p.mu.phase, p.mu.conns, p.mu.sample = phaseEnded, nil, nil
 	e.order, e.failure, e.killed = p.mu.order, p.mu.failure, p.mu.killed
-	epoch := p.mu.jobEpoch
+	epoch, unfinished := p.mu.jobEpoch, p.mu.unfinished(p.key.job)
 	p.mu.Unlock()
+	p.agent.results.Abandon(unfinished)
 	x := e.report()
 	if x.Failure != nil {
 		x.Failure.Worker = p.agent.id.ID
@@ -234,7 +235,7 @@ func (p *taskProcess) execute(ctx, starting context.Context, binary *artifact.Ha
 	stderr := &logfile.Tail{}
 	child, err := p.agent.starter.Start(starting, spawn.Spec{
 		Binary: binary.Path(), Dir: output.dir, Job: p.key.job, Process: p.key.number,
-		Worker: p.agent.id.ID, Policy: p.agent.cfg.Policy, MemoryBytes: p.memory, Procs: p.agent.procs(p.slots),
+		Worker: p.agent.id.ID, Results: p.agent.results.Dir(), Policy: p.agent.cfg.Policy, MemoryBytes: p.memory, Procs: p.agent.procs(p.slots),
 		Stdout: output.writer, Stderr: io.MultiWriter(output.writer, stderr),
 	})
 	if err != nil {
@@ -435,6 +436,12 @@ func (p *taskProcess) updated(ctx context.Context, u *taskpb.SubtaskUpdate) erro
 	if u.Failure != nil {
 		u.Failure = u.Failure.Bounded()
 		u.Failure.Worker = p.agent.id.ID
+	}
+	if len(u.Partitions) > 0 { // known here before any reader can have heard of it
+		p.mu.Lock()
+		epoch := p.mu.jobEpoch
+		p.mu.Unlock()
+		p.agent.results.Finished(p.key.job, epoch, u)
 	}
 	return p.report(ctx, &controlpb.Report{Fact: &controlpb.Report_Subtask{Subtask: u}}, func(sequence uint64) {
 		p.mu.facts.updated(u, sequence)

@@ -197,11 +197,20 @@ func TestTheEnvironmentOfATaskProcessIsClean(t *testing.T) {
 			t.Errorf("the environment lacks %q", want)
 		}
 	}
+	if want := "SLUICE_RESULTS=" + filepath.Join(cfg.DataDir, "partitions") + "\n"; !strings.Contains(out, want) {
+		t.Errorf("the environment lacks %q", want)
+	}
+	if want := "SLUICE_SPILL=" + filepath.Join(dir, "spill") + "\n"; !strings.Contains(out, want) {
+		t.Errorf("the environment lacks %q", want)
+	}
 	if strings.Contains(out, "AWS_SECRET") || strings.Contains(out, "SLUICE_INSECURE") {
 		t.Errorf("the environment is not clean:\n%s", out)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "tmp")); !os.IsNotExist(err) {
 		t.Errorf("the private TMPDIR was left: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "spill")); !os.IsNotExist(err) {
+		t.Errorf("the spill directory was left: %v", err)
 	}
 }
 

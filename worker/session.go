@@ -388,6 +388,6 @@ func (a *agent) registration() *controlpb.Register {
 		Slots: int32(a.cfg.Slots), Memory: a.cfg.Memory, Version: a.cfg.Version,
 		ProtocolMin: taskpb.ProtocolMin, ProtocolMax: taskpb.ProtocolMax, Os: runtime.GOOS, Arch: runtime.GOARCH,
 		Host: host, Zone: a.cfg.Zone, TermSeen: a.connection.termSeen(),
-		Processes: a.table.inventory(), Artifacts: a.cache.Digests(),
+		Processes: a.table.inventory(), Artifacts: a.cache.Digests(), Partitions: a.results.Inventory(),
 	}
 }

@@ -111,6 +111,8 @@ func (j *tiny) do(m *taskpb.AgentMessage) {
 		j.deploy(m.Deploy)
 	case *taskpb.AgentMessage_Cancel:
 		j.report(jobpb.SubtaskState_SUBTASK_CANCELLED)
+	case *taskpb.AgentMessage_OpenGate:
+		j.report(jobpb.SubtaskState_SUBTASK_FINISHED)
 	case *taskpb.AgentMessage_Commit:
 		j.send(&taskpb.TaskMessage{Message: &taskpb.TaskMessage_CommitResult{CommitResult: &taskpb.CommitResult{
 			Job: m.Commit.Job, JobEpoch: m.Commit.JobEpoch, Process: j.process, Checkpoint: m.Commit.Checkpoint,
@@ -146,6 +148,10 @@ func (j *tiny) deploy(d *taskpb.Deployment) {
 	switch d.Spec.Params["run"] {
 	case "finish":
 		j.report(jobpb.SubtaskState_SUBTASK_FINISHED)
+	case "store":
+		j.store(d)
+	case "half":
+		j.half(d)
 	case "panic":
 		panic("index out of luck")
 	case "exit":

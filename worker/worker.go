@@ -19,6 +19,7 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/artifact"
 	"github.com/sluiceio/sluice/worker/outbox"
+	"github.com/sluiceio/sluice/worker/results"
 	"github.com/sluiceio/sluice/worker/spawn"
 )
 
@@ -33,6 +34,7 @@ type agent struct {
 	table      *table
 	archive    *archive
 	cache      *artifact.Cache
+	results    *results.Keeper
 	starter    *spawn.Starter
 	connection *connection
 	finder     *finder
@@ -119,6 +121,9 @@ func newAgent(ctx context.Context, c Config) (*agent, error) {
 	if a.cache, err = artifact.Open(vfs.OS{}, filepath.Join(c.DataDir, artifactsName), c.ArtifactBytes); err != nil {
 		return nil, fmt.Errorf("worker %s: %w", id.ID, err)
 	}
+	if a.results, err = results.Open(vfs.OS{}, filepath.Join(c.DataDir, resultsName), id.ID, a.log); err != nil {
+		return nil, fmt.Errorf("worker %s: %w", id.ID, err)
+	}
 	a.builds = newBuilds(a)
 	return a, nil
 }
@@ -175,7 +180,10 @@ func (a *agent) run(ctx context.Context, p ports) error {
 
 	house.Go("starter", a.starter.Run)
 	house.Go("memory", a.oom.Run)
-	house.Go("data port", a.dataPort(p.data).Run)
+	own := pipe.NewOwn(p.data.Addr())
+	house.Go("data port", a.dataPort(p.data, own).Run)
+	house.Go("results", func(ctx context.Context) error { return a.results.Serve(ctx, own) })
+	house.Go("deletions", a.results.Delete)
 	house.Go("control port", func(ctx context.Context) error { return a.serveControl(ctx, p.control) })
 	if p.http != nil {
 		house.Go("http port", func(ctx context.Context) error { return a.serveHTTP(ctx, p.http) })
@@ -269,10 +277,10 @@ func (a *agent) awaitLeader(ctx context.Context, since time.Time, found <-chan s
 	}
 }
 
-func (a *agent) dataPort(l net.Listener) *pipe.Port {
+func (a *agent) dataPort(l net.Listener, own *pipe.Own) *pipe.Port {
 	log := a.log.Named("data")
 	return &pipe.Port{
-		Listener: l, Timeout: a.cfg.PrefaceTimeout, Route: a.table.route,
+		Listener: l, Timeout: a.cfg.PrefaceTimeout, Route: a.table.route, Own: own,
 		Note: func(outcome string, err error) {
 			a.counters.connections.note(outcome)
 			if err != nil {

@@ -102,3 +102,16 @@ func TestAnEndlessGeneratorGoesOn(t *testing.T) {
 		n += out.Len()
 	}
 }
+
+func TestSplitsAreAsManyAsAskedFor(t *testing.T) {
+	src := Records(10_000, square, Splits(16))
+	e, err := src.OpenEnumerator(t.Context(), 3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if splits, _ := e.Next(t.Context()); len(splits) != 16 {
+		t.Errorf("%d splits", len(splits))
+	}
+	suite.TestSource(t, suite.Source[int64]{Want: squares(10_000), Name: func(v int64) string { return strconv.FormatInt(v, 10) },
+		Open: func(testing.TB) connector.Source[int64] { return Records(10_000, square, Splits(16)) }})
+}

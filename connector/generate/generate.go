@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -15,10 +16,14 @@ import (
 // Option of a generator.
 type Option func(*options)
 
-type options struct{ perSecond int }
+type options struct{ perSecond, splits int }
 
 // Rate limits the whole source to n records per second, shared evenly by its splits; 0, the default, is full speed.
 func Rate(n int) Option { return func(o *options) { o.perSecond = max(0, n) } }
+
+// Splits divides the input into n splits, which readers are given as they are done with others; 0, the default, is one per
+// reader.
+func Splits(n int) Option { return func(o *options) { o.splits = max(0, n) } }
 
 // Records is the bounded source of f(0) … f(n-1). f is called by several subtasks at once and must be pure.
 func Records[T any](n int64, f func(i int64) (T, element.Time), opts ...Option) connector.Source[T] {
@@ -58,7 +63,7 @@ func (s *source[T]) String() string {
 }
 
 func (s *source[T]) OpenEnumerator(_ context.Context, parallelism int, _ []byte) (connector.Enumerator, error) {
-	return &enumerator{count: max(1, parallelism), bounded: s.n >= 0}, nil
+	return &enumerator{count: cmp.Or(s.splits, max(1, parallelism)), bounded: s.n >= 0}, nil
 }
 
 func (s *source[T]) OpenReader(context.Context, *connector.Task) (connector.Reader[T], error) {

@@ -70,7 +70,7 @@ func statusOf(job *state.Job, samples []*taskpb.Counters) *apipb.StatusResponse 
 		})
 	}
 	resp.Regions = regionsOf(p, all.Regions)
-	resp.Edges = edgesOf(p)
+	resp.Edges = edgesOf(job)
 	return resp
 }
 
@@ -102,7 +102,7 @@ func operatorID(p *jobpb.Plan, op int32) string {
 func regionsOf(p *jobpb.Plan, states []*jobpb.RegionState) []*apipb.RegionInfo {
 	infos := make([]*apipb.RegionInfo, 0, len(p.Regions))
 	for i, r := range p.Regions {
-		info := &apipb.RegionInfo{Index: r.Index, Inputs: r.Inputs}
+		info := &apipb.RegionInfo{Index: r.Index, InputEdges: r.InputEdges}
 		if i < len(states) {
 			info.Epoch, info.State = states[i].Epoch, states[i].Status
 		}
@@ -116,13 +116,35 @@ func regionsOf(p *jobpb.Plan, states []*jobpb.RegionState) []*apipb.RegionInfo {
 	return infos
 }
 
-func edgesOf(p *jobpb.Plan) []*apipb.EdgeInfo {
+// edgesOf are the edges of a planned job and what was stored for them.
+func edgesOf(job *state.Job) []*apipb.EdgeInfo {
+	p := job.Plan()
+	regions := make([][]int32, len(p.Chains)) // by chain, in order
+	for _, r := range p.Regions {
+		for _, span := range r.Subtasks {
+			if of := regions[span.Chain]; len(of) == 0 || of[len(of)-1] != r.Index {
+				regions[span.Chain] = append(of, r.Index)
+			}
+		}
+	}
 	infos := make([]*apipb.EdgeInfo, 0, len(p.Edges))
 	for _, e := range p.Edges {
-		infos = append(infos, &apipb.EdgeInfo{
-			From: operatorID(p, e.FromOperator), To: operatorID(p, e.ToOperator),
-			Partitioner: e.Partitioner, Exchange: e.Exchange, Reason: e.Reason,
-		})
+		info := &apipb.EdgeInfo{
+			Index: e.Index, From: operatorID(p, e.FromOperator), To: operatorID(p, e.ToOperator),
+			Partitioner: e.Partitioner, Exchange: e.Exchange, Reason: e.Reason, Reproducible: e.Reproducible,
+			FromRegions: regions[e.FromChain], ToRegions: regions[e.ToChain],
+		}
+		if e.Partitioner == jobpb.Partitioner_PARTITIONER_GLOBAL { // nobody else reads it
+			info.ToRegions = []int32{job.Subtask(e.ToChain, 0).Region}
+		}
+		if e.Exchange == jobpb.ExchangeKind_EXCHANGE_BLOCKING {
+			r := job.Results(e.Index)
+			info.Result = &apipb.ResultInfo{
+				Producers: p.Chains[e.FromChain].Parallelism, Stored: int32(r.Stored), Lost: int32(r.Lost), Released: int32(r.Released),
+				Bytes: r.Bytes, Records: r.Records,
+			}
+		}
+		infos = append(infos, info)
 	}
 	return infos
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/sluiceio/sluice/coordinator/plan"
+	"github.com/sluiceio/sluice/coordinator/schedule"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -125,25 +126,10 @@ func (s *jobsServer) planned(facts *state.View, spec *jobpb.JobSpec, result *con
 	if len(built.Errors) > 0 {
 		return &apipb.PlanResponse{Errors: built.Errors, Output: built.Output}
 	}
-	p, diagnostics := plan.Make(built.Graph, PlanOptions(facts, spec))
+	p, diagnostics := plan.Make(built.Graph, schedule.PlanOptions(facts, spec, 0))
 	resp := &apipb.PlanResponse{Plan: p, Output: built.Output}
 	if p == nil {
 		resp.Errors = diagnostics
 	}
 	return resp
-}
-
-// PlanOptions are the options of a dry run: the cluster as it is now.
-func PlanOptions(facts *state.View, spec *jobpb.JobSpec) plan.Options {
-	slots, free := 0, 0
-	for w := range facts.Workers() {
-		if w.Health != commandpb.WorkerHealth_WORKER_ALIVE || w.Draining {
-			continue
-		}
-		slots += int(w.Slots)
-		free += int(w.Slots) - facts.UsedSlots(w.Id)
-	}
-	return plan.Options{
-		Settings: spec.Settings, Parallelism: int(spec.Parallelism), DefaultParallelism: max(free, 1), Slots: slots,
-	}
 }

@@ -10,21 +10,10 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
-// Codes of faults that only the planner finds.
+// Codes of what only the planner finds.
 const (
-	CodeNoBlocking = "E019" // a blocking exchange was asked for, and this release has none
 	CodeTooLarge   = "E023" // more subtasks than can be planned
-	CodeBatchMode  = "W019" // batch mode, but every exchange is pipelined in this release
-)
-
-// Exchanges says which kinds of exchange can be planned.
-type Exchanges uint8
-
-const (
-	// PipelinedOnly plans no blocking exchange; asking for one is an error.
-	PipelinedOnly Exchanges = iota
-	// Automatic plans a blocking exchange where the edge is a shuffle and everything upstream is bounded.
-	Automatic
+	CodeOverridden = "W024" // an exchange that was asked to be pipelined cannot be
 )
 
 // Options is what a plan depends on besides the graph.
@@ -38,8 +27,6 @@ type Options struct {
 	DefaultParallelism int
 	// Slots is the number of slots that exist: the meaning of a parallelism of -1. 0: unknown, DefaultParallelism is taken.
 	Slots int
-	// Exchanges that can be planned. The runtime of this release has pipelined ones only.
-	Exchanges Exchanges
 }
 
 // Make plans g. Diagnostics with a code E… are errors, and then the plan is nil; those with W… are warnings and stand in
@@ -57,6 +44,8 @@ func Make(g *jobpb.Graph, o Options) (*jobpb.Plan, []*jobpb.Diagnostic) {
 	}
 	p.decideMode()
 	p.decideParallelism()
+	p.link()
+	p.unlock()
 	p.chain()
 	p.connect()
 	if p.failed {
@@ -70,8 +59,9 @@ type planner struct {
 	o        Options
 	settings setting.Values
 	mode     jobpb.Mode
-	width    []int32 // parallelism by operator
-	chainOf  []int32 // by operator
+	width    []int32  // parallelism by operator
+	links    [][]link // by operator and input
+	chainOf  []int32  // by operator
 	chains   []*jobpb.Chain
 	edges    []*jobpb.Edge
 	diags    []*jobpb.Diagnostic
@@ -88,23 +78,19 @@ var modes = map[string]jobpb.Mode{"auto": jobpb.Mode_MODE_AUTO, "streaming": job
 // decideMode: the command line wins over the code, and a call in code over a setting in code.
 func (p *planner) decideMode() {
 	p.mode = p.g.Mode
+	by := "a setting in code"
 	if said, ok := p.o.Settings[setting.Mode]; ok {
-		p.mode = modes[said]
+		p.mode, by = modes[said], "the command line"
 	} else if p.mode == jobpb.Mode_MODE_AUTO {
 		p.mode = modes[p.settings.Text(setting.Mode)]
 	}
-	if p.mode != jobpb.Mode_MODE_BATCH {
-		return
-	}
-	if p.o.Exchanges == PipelinedOnly {
-		p.report(CodeBatchMode, "", "batch mode: blocking exchanges are not available yet, so every exchange is pipelined")
-	}
-	if p.g.Mode == p.mode {
+	if p.mode != jobpb.Mode_MODE_BATCH || p.g.Mode == p.mode {
 		return // the graph's own mode was checked with it
 	}
 	for _, op := range p.g.Operators {
 		if len(op.Inputs) == 0 && !op.Bounded {
-			p.report(graph.CodeEndless, op.Location, fmt.Sprintf("batch mode, but source %q never ends", op.Id), "use another mode, or bound the source")
+			p.report(graph.CodeEndless, op.Location, fmt.Sprintf("batch mode is asked for by %s, but source %q never ends", by, op.Id),
+				"use another mode, or bound the source")
 		}
 	}
 }
@@ -153,7 +139,7 @@ func (p *planner) chain() {
 	p.chainOf = make([]int32, len(p.g.Operators))
 	subtasks := int64(0)
 	for i, op := range p.g.Operators {
-		if p.chainable(i, op) {
+		if len(op.Inputs) == 1 && p.links[i][0].joint {
 			c := p.chainOf[op.Inputs[0].Operator]
 			p.chainOf[i] = c
 			p.chains[c].Operators = append(p.chains[c].Operators, int32(i))
@@ -169,97 +155,44 @@ func (p *planner) chain() {
 	}
 }
 
-// chainable: records pass from subtask i to subtask i, nothing else comes in, and both may share a slot and a goroutine.
-func (p *planner) chainable(i int, op *jobpb.Operator) bool {
-	if len(op.Inputs) != 1 {
-		return false
-	}
-	in := op.Inputs[0]
-	return in.Partitioner == jobpb.Partitioner_PARTITIONER_FORWARD && in.Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING &&
-		p.width[i] == p.width[in.Operator] && op.SlotGroup == p.g.Operators[in.Operator].SlotGroup
-}
-
 // connect makes an edge of every input that is not inside a chain.
 func (p *planner) connect() {
 	for i, op := range p.g.Operators {
 		for k, in := range op.Inputs {
-			if p.chainOf[i] == p.chainOf[in.Operator] && p.chainable(i, op) {
+			l := p.links[i][k]
+			if l.joint {
 				continue
 			}
-			e := &jobpb.Edge{
+			p.edges = append(p.edges, &jobpb.Edge{
 				Index: int32(len(p.edges)), FromOperator: in.Operator, ToOperator: int32(i), Input: int32(k),
-				FromChain: p.chainOf[in.Operator], ToChain: p.chainOf[i], Partitioner: in.Partitioner,
-			}
-			from, to := p.width[in.Operator], p.width[i]
-			if e.Partitioner == jobpb.Partitioner_PARTITIONER_FORWARD && from != to {
-				e.Partitioner = jobpb.Partitioner_PARTITIONER_REBALANCE
-			}
-			e.Exchange, e.Reason = p.exchange(op, in)
-			if e.Partitioner != in.Partitioner {
-				e.Reason += fmt.Sprintf("; parallelism %d to %d, so records are rebalanced", from, to)
-			}
-			p.edges = append(p.edges, e)
+				FromChain: p.chainOf[in.Operator], ToChain: p.chainOf[i],
+				Partitioner: l.partitioner, Exchange: l.exchange, Reason: l.reason,
+			})
 		}
 	}
-}
-
-// exchange decides whether an edge is consumed while it is produced. The rule: BLOCKING if the edge is a shuffle and
-// everything upstream is bounded, else PIPELINED; what the user says wins.
-func (p *planner) exchange(op *jobpb.Operator, in *jobpb.Input) (jobpb.ExchangeKind, string) {
-	up := p.g.Operators[in.Operator]
-	switch {
-	case in.Exchange == jobpb.ExchangeKind_EXCHANGE_BLOCKING:
-		if p.o.Exchanges == PipelinedOnly {
-			p.report(CodeNoBlocking, op.Location, fmt.Sprintf("the exchange from %q to %q is to be blocking: blocking exchanges are not available yet", up.Id, op.Id),
-				"leave the exchange to the planner")
-		}
-		return in.Exchange, "explicit"
-	case in.Exchange == jobpb.ExchangeKind_EXCHANGE_PIPELINED:
-		return in.Exchange, "explicit"
-	case !up.Bounded:
-		return jobpb.ExchangeKind_EXCHANGE_PIPELINED, "unbounded input"
-	case p.mode == jobpb.Mode_MODE_STREAMING:
-		return jobpb.ExchangeKind_EXCHANGE_PIPELINED, "streaming mode"
-	case p.o.Exchanges == PipelinedOnly:
-		return jobpb.ExchangeKind_EXCHANGE_PIPELINED, "bounded input, pipelined"
-	case in.Partitioner == jobpb.Partitioner_PARTITIONER_FORWARD && p.mode != jobpb.Mode_MODE_BATCH:
-		return jobpb.ExchangeKind_EXCHANGE_PIPELINED, "no shuffle"
-	}
-	return jobpb.ExchangeKind_EXCHANGE_BLOCKING, "bounded input"
 }
 
 func (p *planner) finish() *jobpb.Plan {
 	whole := make([]bool, len(p.chains))
 	for i, op := range p.g.Operators {
-		if len(op.Inputs) == 0 {
-			whole[p.chainOf[i]] = true // its subtasks share the splits of one enumerator
+		if len(op.Inputs) == 0 && !op.Bounded {
+			whole[p.chainOf[i]] = true // a lost reader's splits go on only with those of all others
 		}
 	}
-	g := withWarnings(p.g, p.diags)
-	return &jobpb.Plan{
-		Graph: g, Fingerprint: graph.Fingerprint(g), Chains: p.chains, Edges: p.edges,
-		Regions: region.Build(p.chains, p.edges, whole), Slots: p.slots(), Settings: p.settings,
+	p2 := &jobpb.Plan{
+		Graph: withWarnings(p.g, p.diags), Fingerprint: graph.Fingerprint(p.g), Chains: p.chains, Edges: p.edges,
+		Regions: region.Build(p.chains, p.edges, whole), Settings: p.settings,
 	}
-}
-
-// slots needed to run everything at once: each slot group is as wide as its widest chain.
-func (p *planner) slots() int32 {
-	width := map[string]int32{}
-	for _, c := range p.chains {
-		name := p.g.Operators[c.Operators[0]].SlotGroup
-		width[name] = max(width[name], c.Parallelism)
-	}
-	sum := int32(0)
-	for _, w := range width {
-		sum += w
-	}
-	return sum
+	p2.Slots, p2.LeastSlots = slots(p2), leastSlots(p2)
+	p.judge(p2.Regions)
+	return p2
 }
 
 // withWarnings is g with more warnings; it shares everything else.
 func withWarnings(g *jobpb.Graph, more []*jobpb.Diagnostic) *jobpb.Graph {
 	return &jobpb.Graph{
-		Name: g.Name, Operators: g.Operators, Mode: g.Mode, DefaultParallelism: g.DefaultParallelism, MaxParallelism: g.MaxParallelism,
-		Params: g.Params, Settings: g.Settings, Warnings: append(g.Warnings[:len(g.Warnings):len(g.Warnings)], more...),
+		Name: g.Name, Operators: g.Operators, Mode: g.Mode, ModeLocation: g.ModeLocation, DefaultParallelism: g.DefaultParallelism,
+		MaxParallelism: g.MaxParallelism, Params: g.Params, Settings: g.Settings,
+		Warnings: append(g.Warnings[:len(g.Warnings):len(g.Warnings)], more...),
 	}
 }

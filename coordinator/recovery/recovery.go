@@ -33,7 +33,7 @@ type Failed struct {
 	Kind jobpb.FailureKind
 	// At is the time of the decision, in microseconds since the Unix epoch.
 	At int64
-	// Job and Restarts make the jitter.
+	// Job and Restarts, those after failures of user code so far, make the jitter.
 	Job      string
 	Restarts int32
 }
@@ -48,7 +48,8 @@ func Decide(s setting.Restart, history []*jobpb.Restart, f Failed) Decision {
 	}
 	switch s.Kind {
 	case setting.RestartFixed:
-		if n := count(history, jobpb.FailureKind_FAILURE_USER, math.MinInt64); n >= s.N {
+		// Over the whole life of the job, which the history need not reach back to.
+		if int(f.Restarts) >= s.N {
 			return Decision{Reason: fmt.Sprintf("all %d restarts of %s are used up", s.N, s)}
 		}
 		return Decision{Restart: true, Delay: s.Delay}
@@ -118,24 +119,4 @@ func draw(job string, restarts int32) float64 {
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	h ^= h >> 33
 	return float64(h>>11) / (1 << 53)
-}
-
-// RestartSet finds the regions that restart with the failed ones: everything downstream that has read what will be
-// produced again. (A finished consumer could stay if its input were known to be reproduced exactly; until results can be
-// read twice, none is.)
-func RestartSet(regions []*jobpb.Region, failed []int32) []int32 {
-	in := make([]bool, len(regions))
-	for _, f := range failed {
-		in[f] = true
-	}
-	var set []int32
-	for i, r := range regions { // regions read from lower ones only
-		for _, from := range r.Inputs {
-			in[i] = in[i] || in[from]
-		}
-		if in[i] {
-			set = append(set, int32(i))
-		}
-	}
-	return set
 }

@@ -1,14 +1,14 @@
 package recovery
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
+	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -101,6 +101,25 @@ func TestLossesDoNotCountAsFailuresOfUserCode(t *testing.T) {
 	}
 }
 
+// The history is bounded, and the settings allow no strategy to count further than it reaches.
+func TestNoStrategyCountsFurtherThanTheHistoryReaches(t *testing.T) {
+	for _, s := range []string{"rate(%d,10000h,1s)", "exponential(1s,1s,1,0,1h,%d)"} {
+		if _, err := setting.ParseRestart(fmt.Sprintf(s, state.MaxHistory)); err == nil {
+			t.Errorf(s+" is possible", state.MaxHistory)
+		}
+	}
+	if MaxLosses > state.MaxHistory {
+		t.Errorf("%d losses are counted, %d are remembered", MaxLosses, state.MaxHistory)
+	}
+	// A fixed number counts over the whole life, also when the history has forgotten the beginning.
+	if d := Decide(strategy(t, "fixed(100,1s)"), nil, Failed{Kind: user, At: 1, Restarts: 100}); d.Restart {
+		t.Error("the hundredth restart is not the last")
+	}
+	if d := Decide(strategy(t, "fixed(100,1s)"), nil, Failed{Kind: user, At: 1, Restarts: 99}); !d.Restart {
+		t.Error(d.Reason)
+	}
+}
+
 func TestJitterIsBoundedAndTheSameForEveryLeader(t *testing.T) {
 	s := strategy(t, "exponential(1s,1m,2,0.25,10m,0)")
 	lowest, highest := math.Inf(1), math.Inf(-1)
@@ -115,25 +134,4 @@ func TestJitterIsBoundedAndTheSameForEveryLeader(t *testing.T) {
 	if lowest < 0.75 || lowest > 0.77 || highest > 1.25 || highest < 1.23 {
 		t.Fatalf("pauses from %gs to %gs", lowest, highest)
 	}
-}
-
-func TestRestartSetIsClosedDownstream(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 12).Draw(t, "regions")
-		regions := make([]*jobpb.Region, n)
-		for i := range regions {
-			regions[i] = &jobpb.Region{Index: int32(i)}
-			if i > 0 {
-				regions[i].Inputs = rapid.SliceOfDistinct(rapid.Int32Range(0, int32(i-1)), rapid.ID[int32]).Draw(t, "inputs")
-			}
-		}
-		failed := rapid.SliceOfNDistinct(rapid.Int32Range(0, int32(n-1)), 1, n, rapid.ID[int32]).Draw(t, "failed")
-		set := RestartSet(regions, failed)
-		for i, r := range regions {
-			reads := slices.ContainsFunc(r.Inputs, func(in int32) bool { return slices.Contains(set, in) })
-			if want := reads || slices.Contains(failed, int32(i)); want != slices.Contains(set, int32(i)) {
-				t.Fatalf("region %d in the set: %t, failed %v, inputs %v, set %v", i, !want, failed, r.Inputs, set)
-			}
-		}
-	})
 }

@@ -5,11 +5,8 @@ import (
 	"slices"
 )
 
-// group is one region: the positions of its subtasks, and the regions that it reads from.
-type group struct {
-	positions []int32
-	inputs    []int32
-}
+// group is one region: the positions of its subtasks.
+type group struct{ positions []int32 }
 
 // order merges each circle of nodes into one group and numbers the groups so that each reads only from lower ones; among
 // those that are free to go first, the one with the lowest position does.
@@ -28,7 +25,6 @@ func order(ns []node) []group {
 			}
 		}
 	}
-	number := make([]int32, n)
 	var sorted []group
 	ready := &queue{groups: groups}
 	for c := range groups {
@@ -36,18 +32,12 @@ func order(ns []node) []group {
 			ready.push(int32(c))
 		}
 	}
-	inputs := make([][]int32, n) // by component; those of a meeting point are passed on to its readers
 	for ready.Len() > 0 {
 		c := heap.Pop(ready).(int32)
-		from := inputs[c]
-		if len(groups[c].positions) > 0 {
-			number[c] = int32(len(sorted))
-			slices.Sort(from)
-			sorted = append(sorted, group{positions: groups[c].positions, inputs: slices.Compact(from)})
-			from = []int32{number[c]}
+		if len(groups[c].positions) > 0 { // a meeting point has none
+			sorted = append(sorted, groups[c])
 		}
 		for _, to := range out[c] {
-			inputs[to] = append(inputs[to], from...)
 			if waits[to]--; waits[to] == 0 {
 				ready.push(to)
 			}

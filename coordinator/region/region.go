@@ -12,10 +12,9 @@ import (
 // be separated, because they share what no edge shows: the splits of one source. nil: none.
 //
 // Regions are numbered so that each reads only from lower ones. The cost grows with the number of subtasks, not with
-// that of the channels between them: an edge from all to all joins both its sides once. (Only Region.Inputs lists every
-// pair of regions that a BLOCKING edge joins.)
+// that of the channels between them: an edge from all to all joins both its sides once.
 func Build(chains []*jobpb.Chain, edges []*jobpb.Edge, whole []bool) []*jobpb.Region {
-	b := &builder{chains: chains, edges: edges, first: make([]int32, len(chains)+1)}
+	b := &builder{chains: chains, edges: edges, first: make([]int32, len(chains)+1), into: make([][]*jobpb.Edge, len(chains))}
 	for i, c := range chains {
 		b.first[i+1] = b.first[i] + c.Parallelism
 	}
@@ -28,6 +27,8 @@ func Build(chains []*jobpb.Chain, edges []*jobpb.Edge, whole []bool) []*jobpb.Re
 	for _, e := range edges {
 		if e.Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING {
 			b.joinEdge(e)
+		} else {
+			b.into[e.ToChain] = append(b.into[e.ToChain], e)
 		}
 	}
 	return b.regions(order(b.nodes()))
@@ -36,7 +37,8 @@ func Build(chains []*jobpb.Chain, edges []*jobpb.Edge, whole []bool) []*jobpb.Re
 type builder struct {
 	chains []*jobpb.Chain
 	edges  []*jobpb.Edge
-	first  []int32 // by chain: position of its subtask 0; one more at the end
+	first  []int32         // by chain: position of its subtask 0; one more at the end
+	into   [][]*jobpb.Edge // by chain: BLOCKING edges
 	sets   sets
 }
 
@@ -114,7 +116,7 @@ func distinct(ns []int32) []int32 {
 func (b *builder) regions(groups []group) []*jobpb.Region {
 	rs := make([]*jobpb.Region, len(groups))
 	for i, g := range groups {
-		r := &jobpb.Region{Index: int32(i), Inputs: g.inputs}
+		r := &jobpb.Region{Index: int32(i)}
 		chain := 0
 		slices.Sort(g.positions)
 		for _, pos := range g.positions {
@@ -128,9 +130,29 @@ func (b *builder) regions(groups []group) []*jobpb.Region {
 			}
 			r.Subtasks = append(r.Subtasks, &jobpb.SubtaskRange{Chain: int32(chain), First: index, Count: 1})
 		}
+		r.InputEdges = b.inputEdges(r)
 		rs[i] = r
 	}
 	return rs
+}
+
+// inputEdges are the BLOCKING edges that some subtask of a region reads.
+func (b *builder) inputEdges(r *jobpb.Region) (edges []int32) {
+	last := int32(-1)
+	for _, s := range r.Subtasks {
+		if s.Chain == last {
+			continue // ranges are in order, so the first of a chain has its lowest subtask
+		}
+		last = s.Chain
+		for _, e := range b.into[s.Chain] {
+			// Of a global edge only subtask 0 has channels.
+			if e.Partitioner != jobpb.Partitioner_PARTITIONER_GLOBAL || s.First == 0 {
+				edges = append(edges, e.Index)
+			}
+		}
+	}
+	slices.Sort(edges)
+	return edges
 }
 
 // sets are disjoint sets of positions (union by size, path halving).

@@ -1,11 +1,15 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/coordinator/region"
+	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -37,6 +41,23 @@ type agent struct {
 	noFinish    bool // attempts run until told to finish
 	leaves      bool // it asked to be drained
 	noRun       bool // attempts do not even say that they run
+	slowRead    bool // attempts read no stored results until told to
+	counting    bool // enumerators do not come to their end
+	down        bool // nothing answers on its data port
+	disk        map[fileKey]*file
+}
+
+// fileKey names a stored result: attempts of a subtask are never numbered twice.
+type fileKey struct {
+	job            string
+	edge, producer int32
+	attempt        uint32
+}
+
+// file is a stored result in an agent's data directory.
+type file struct {
+	name *taskpb.PartitionName
+	bad  bool // its checksums are wrong
 }
 
 // proc is a task process.
@@ -45,6 +66,7 @@ type proc struct {
 	number   uint64
 	jobEpoch uint64
 	plan     *jobpb.Plan
+	layout   *region.Layout
 	tasks    []*attempt
 }
 
@@ -56,15 +78,30 @@ type attempt struct {
 	splits    []string // received, in order
 	asked     int      // have of the question under way, plus one
 	end       bool     // no more splits will come
+	idle      bool     // there are none for it now
+	read      int      // of them, to their end
+	locations map[[2]int32]*taskpb.Location
+	results   []result // stored results that it has read
+	stored    bool     // its own stored results are on the disk
+	produced  bool
+	loaded    bool
+	open      bool // its gate
+}
+
+// result is one stored result that was read.
+type result struct {
+	edge, producer int32
+	attempt        uint32
 }
 
 // start attaches a fresh worker.
 func (s *sim) start(id string, slots int32) *agent {
-	a := &agent{s: s, id: id, incarnation: 1, slots: slots, gone: map[uint64]bool{}}
+	a := &agent{s: s, id: id, incarnation: 1, slots: slots, gone: map[uint64]bool{}, disk: map[fileKey]*file{}}
 	if old := s.workers[id]; old != nil {
 		a.incarnation = old.incarnation + 1
 		a.committed, a.removed = old.committed, old.removed
-		a.noBuilds, a.slow, a.noFinish, a.noRun = old.noBuilds, old.slow, old.noFinish, old.noRun
+		a.noBuilds, a.slow, a.noFinish, a.noRun, a.slowRead = old.noBuilds, old.slow, old.noFinish, old.noRun, old.slowRead
+		a.disk = old.disk
 	}
 	s.workers[id] = a
 	a.connect()
@@ -89,7 +126,24 @@ func (a *agent) connect() {
 		}
 		r.Processes = append(r.Processes, inv)
 	}
+	r.Partitions = a.inventory()
 	a.s.step(Attached{Register: r})
+}
+
+// inventory lists the stored results in the data directory, in order.
+func (a *agent) inventory() (list []*controlpb.PartitionInventory) {
+	for _, k := range slices.SortedFunc(maps.Keys(a.disk), compareFiles) {
+		if n := len(list); n == 0 || list[n-1].Job != k.job {
+			list = append(list, &controlpb.PartitionInventory{Job: k.job})
+		}
+		inv := list[len(list)-1]
+		inv.Partitions = append(inv.Partitions, a.disk[k].name)
+	}
+	return list
+}
+
+func compareFiles(a, b fileKey) int {
+	return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.edge, b.edge), cmp.Compare(a.producer, b.producer), cmp.Compare(a.attempt, b.attempt))
 }
 
 func (a *agent) disconnect() {
@@ -121,11 +175,12 @@ func (a *agent) cut() {
 // kill ends the agent with its processes. Only its data directory survives.
 func (a *agent) kill() {
 	a.cut()
-	a.procs, a.outbox, a.last, a.builds = nil, nil, 0, nil
+	a.procs, a.outbox, a.last, a.builds, a.down = nil, nil, 0, nil, true
 }
 
 func (t *attempt) update(f *jobpb.Failure) *taskpb.SubtaskUpdate {
-	return &taskpb.SubtaskUpdate{Chain: t.d.Chain, Index: t.d.Index, Attempt: t.d.Attempt, Region: t.d.Region, RegionEpoch: t.d.RegionEpoch, State: t.state, Failure: f}
+	return &taskpb.SubtaskUpdate{Chain: t.d.Chain, Index: t.d.Index, Attempt: t.d.Attempt, Region: t.d.Region, RegionEpoch: t.d.RegionEpoch, State: t.state, Failure: f,
+		Produced: t.produced, Loaded: t.loaded}
 }
 
 func (a *agent) report(p *proc, r *controlpb.Report) {
@@ -144,6 +199,11 @@ func (a *agent) become(t *attempt, s jobpb.SubtaskState, f *jobpb.Failure) {
 				u.Committables = []*jobpb.Committable{{Sink: op.Id, Subtask: t.d.Index, Data: []byte(outputName(t))}}
 			}
 		}
+		for _, e := range t.p.layout.Out(t.d.Chain) {
+			u.Partitions = append(u.Partitions, &jobpb.Partition{Edge: e, State: jobpb.PartitionState_PARTITION_STORED, Bytes: 100,
+				Records: 10, Digest: make([]byte, 32), RegionEpoch: t.d.RegionEpoch, Attempt: t.d.Attempt})
+		}
+		a.s.finished(t)
 	}
 	a.report(t.p, &controlpb.Report{Fact: &controlpb.Report_Subtask{Subtask: u}})
 }
@@ -196,33 +256,133 @@ func (a *agent) act(t *attempt) bool {
 			return true
 		}
 		if a.isSource(t) && !t.end {
-			return a.ask(t)
+			return a.ask(t) || len(t.splits) > 0 && a.produce(t)
 		}
-		if !a.noFinish {
-			a.become(t, jobpb.SubtaskState_SUBTASK_FINISHED, nil)
-			return true
-		}
+		return a.work(t)
 	}
 	return false
+}
+
+// work reads stored results one by one, tells how far it has come, stores its own results, and finishes.
+func (a *agent) work(t *attempt) bool {
+	l := t.p.layout
+	switch todo := a.unread(t); {
+	case t.d.Gated && !t.open:
+		return false
+	case todo != nil:
+		return !a.slowRead && a.readResult(t, *todo)
+	case l.Gated(t.d.Chain) && !t.loaded:
+		t.loaded = true
+		return a.say(t)
+	case a.produce(t):
+		return true
+	case a.noFinish || !t.p.plan.Graph.Operators[t.p.plan.Chains[t.d.Chain].Operators[0]].Bounded:
+		return false
+	case len(l.Out(t.d.Chain)) > 0 && !t.stored:
+		t.stored = true
+		for _, e := range l.Out(t.d.Chain) {
+			a.disk[fileKey{t.p.job, e, t.d.Index, t.d.Attempt}] = &file{name: &taskpb.PartitionName{
+				JobEpoch: t.p.jobEpoch, Region: t.d.Region, RegionEpoch: t.d.RegionEpoch, Edge: e, Producer: t.d.Index, Attempt: t.d.Attempt}}
+		}
+		return true
+	}
+	a.become(t, jobpb.SubtaskState_SUBTASK_FINISHED, nil)
+	return true
+}
+
+// produce tells once that an attempt has handed over records, where somebody waits for that.
+func (a *agent) produce(t *attempt) bool {
+	if t.produced || t.d.Gated && !t.open || !t.d.Gated && t.p.plan.Settings["schedule"] != "lazy" {
+		return false
+	}
+	t.produced = true
+	return a.say(t)
+}
+
+// say reports how far an attempt has come.
+func (a *agent) say(t *attempt) bool {
+	a.report(t.p, &controlpb.Report{Fact: &controlpb.Report_Subtask{Subtask: t.update(nil)}})
+	return true
+}
+
+// unread is the next stored result that an attempt has to read, where its deployment says that it lies.
+func (a *agent) unread(t *attempt) *result {
+	l, n := t.p.layout, len(t.results)
+	for _, e := range l.In(t.d.Chain) {
+		from := l.Producers(e, t.d.Index)
+		if n >= int(from.Count) {
+			n -= int(from.Count)
+			continue
+		}
+		edge := t.p.plan.Edges[e]
+		producer := from.First + int32(n) - l.First(edge.FromChain)
+		loc := t.locations[[2]int32{edge.FromChain, producer}]
+		if loc == nil {
+			a.s.t.Fatalf("%s: %s was deployed without the place of %d[%d]", a.id, outputName(t), edge.FromChain, producer)
+		}
+		r := &result{edge: e, producer: producer, attempt: loc.Attempt}
+		for _, p := range loc.Partitions {
+			if p.Edge == e {
+				r.attempt = p.Attempt
+			}
+		}
+		return r
+	}
+	return nil
+}
+
+// readResult reads one stored result over the holder's data port.
+func (a *agent) readResult(t *attempt, r result) bool {
+	edge := t.p.plan.Edges[r.edge]
+	holder := a.s.workers[t.locations[[2]int32{edge.FromChain, r.producer}].Worker]
+	fail := func(code, message string, lost ...*jobpb.PartitionRef) bool {
+		a.become(t, jobpb.SubtaskState_SUBTASK_FAILED, &jobpb.Failure{Kind: jobpb.FailureKind_FAILURE_LOSS, Code: code, Message: message, Lost: lost})
+		return true
+	}
+	switch {
+	case holder == nil || holder.down:
+		return fail("E057", "the link to the holder is broken")
+	case holder.frozen:
+		return false
+	}
+	f := holder.disk[fileKey{t.p.job, r.edge, r.producer, r.attempt}]
+	ref := &jobpb.PartitionRef{Edge: r.edge, Producer: r.producer, Attempt: r.attempt}
+	switch {
+	case f == nil && slices.ContainsFunc(holder.running(t.p.job), func(p *attempt) bool {
+		return p.d.Chain == edge.FromChain && p.d.Index == r.producer && p.d.Attempt <= r.attempt
+	}), f == nil && r.attempt == 0:
+		return false // not yet
+	case f == nil:
+		return fail("E120", "the stored result is missing", ref)
+	case f.bad:
+		return fail("E121", "the stored result is corrupt", ref)
+	}
+	t.results = append(t.results, r)
+	return true
 }
 
 func (a *agent) isSource(t *attempt) bool {
 	return len(t.p.plan.Graph.Operators[t.p.plan.Chains[t.d.Chain].Operators[0]].Inputs) == 0
 }
 
-// discover reports the splits of a source in two messages: twice as many as there are readers.
+// discover reports the splits of a source in two messages: twice as many as there are readers, or as many as the
+// operator's detail says, in as many phases.
 func (a *agent) discover(t *attempt) {
 	op := t.enumerate[0]
 	t.enumerate = t.enumerate[1:]
-	n := int(2 * t.p.plan.Chains[t.d.Chain].Parallelism)
+	n, phases := int(2*t.p.plan.Chains[t.d.Chain].Parallelism), 1
+	fmt.Sscanf(t.p.plan.Graph.Operators[op].Detail, "%d splits in %d phases", &n, &phases)
 	d := func(from, to int, end bool) {
 		m := &taskpb.SplitsDiscovered{Operator: op, Region: t.d.Region, RegionEpoch: t.d.RegionEpoch, Offset: int32(from), End: end}
 		for i := from; i < to; i++ {
-			m.Splits = append(m.Splits, &jobpb.Split{Id: fmt.Sprint("s", i)})
+			m.Splits = append(m.Splits, &jobpb.Split{Id: fmt.Sprint("s", i), Phase: int32(i * phases / n)})
 		}
 		a.report(t.p, &controlpb.Report{Fact: &controlpb.Report_Splits{Splits: m}})
 	}
 	d(0, n/2, false)
+	if a.counting {
+		return
+	}
 	d(n/2, n, t.p.plan.Graph.Operators[op].Bounded)
 }
 
@@ -231,8 +391,11 @@ func (a *agent) ask(t *attempt) bool {
 		return false
 	}
 	t.asked = len(t.splits) + 1
+	if !a.slowRead {
+		t.read = len(t.splits) // it asks when it has read what it has
+	}
 	op := t.p.plan.Chains[t.d.Chain].Operators[0]
-	q := &taskpb.SplitRequest{Operator: op, Chain: t.d.Chain, Index: t.d.Index, Attempt: t.d.Attempt, Region: t.d.Region, RegionEpoch: t.d.RegionEpoch, Have: int32(len(t.splits))}
+	q := &taskpb.SplitRequest{Operator: op, Chain: t.d.Chain, Index: t.d.Index, Attempt: t.d.Attempt, Region: t.d.Region, RegionEpoch: t.d.RegionEpoch, Have: int32(len(t.splits)), Read: int32(t.read)}
 	a.s.step(Reported{Worker: a.id, Incarnation: a.incarnation, Report: &controlpb.Report{Job: t.p.job, JobEpoch: t.p.jobEpoch, Process: t.p.number, Fact: &controlpb.Report_SplitRequest{SplitRequest: q}}})
 	return true
 }
@@ -271,6 +434,10 @@ func (a *agent) obey(m *controlpb.CoordinatorMessage) {
 		a.release(m.Release)
 	case *controlpb.CoordinatorMessage_AssignSplits:
 		a.assign(m.AssignSplits)
+	case *controlpb.CoordinatorMessage_OpenGate:
+		a.openGate(m.OpenGate)
+	case *controlpb.CoordinatorMessage_DropPartitions:
+		a.drop(m.DropPartitions)
 	}
 	if _, first := m.Message.(*controlpb.CoordinatorMessage_Welcome); !first && !a.welcomed {
 		a.s.t.Fatalf("%s was sent %T before a welcome", a.id, m.Message)
@@ -322,7 +489,11 @@ func (a *agent) deploy(d *taskpb.Deployment) {
 	}
 	p := a.find(d.Job, d.Process)
 	if p == nil {
-		p = &proc{job: d.Job, number: d.Process, plan: d.Plan}
+		l, err := region.NewLayout(d.Plan)
+		if err != nil {
+			a.s.t.Fatalf("deployment: %v", err)
+		}
+		p = &proc{job: d.Job, number: d.Process, plan: d.Plan, layout: l}
 		a.procs = append(a.procs, p)
 	}
 	if d.JobEpoch < p.jobEpoch {
@@ -338,7 +509,11 @@ func (a *agent) deploy(d *taskpb.Deployment) {
 			}
 			continue
 		}
-		p.tasks = append(p.tasks, &attempt{p: p, d: sd, enumerate: slices.Clone(sd.Enumerate), state: jobpb.SubtaskState_SUBTASK_SCHEDULED})
+		t := &attempt{p: p, d: sd, enumerate: slices.Clone(sd.Enumerate), state: jobpb.SubtaskState_SUBTASK_SCHEDULED, locations: map[[2]int32]*taskpb.Location{}}
+		for _, l := range d.Locations {
+			t.locations[[2]int32{l.Chain, l.Index}] = l
+		}
+		p.tasks = append(p.tasks, t)
 	}
 	a.s.tracef("%s: deploy %s process %d: %s", a.id, d.Job, d.Process, deployText(d))
 }
@@ -347,8 +522,19 @@ func deployText(d *taskpb.Deployment) string {
 	s := fmt.Sprintf("%d subtasks", len(d.Subtasks))
 	for _, t := range d.Subtasks {
 		s += fmt.Sprintf(" %d[%d]#%d", t.Chain, t.Index, t.Attempt)
+		if t.Gated {
+			s += " gated"
+		}
 	}
-	return s + fmt.Sprintf(", %d locations", len(d.Locations))
+	s += fmt.Sprintf(", %d locations", len(d.Locations))
+	stored := 0
+	for _, l := range d.Locations {
+		stored += len(l.Partitions)
+	}
+	if stored > 0 {
+		s += fmt.Sprintf(", %d stored results", stored)
+	}
+	return s
 }
 
 func (a *agent) cancel(c *taskpb.Cancel) {
@@ -431,8 +617,55 @@ func (a *agent) assign(m *taskpb.AssignSplits) {
 				a.s.t.Fatalf("%s: split %d of %s was %s, now it is %s", a.id, int(m.Offset)+i, outputName(t), t.splits[int(m.Offset)+i], x.Id)
 			}
 		}
+		if len(m.Splits) == 0 && !m.End {
+			if !t.idle {
+				a.s.tracef("%s: no splits for %d[%d]#%d now", a.id, t.d.Chain, t.d.Index, t.d.Attempt)
+			}
+			t.idle = true
+			continue // it asks again in a second
+		}
 		t.end = t.end || m.End
-		t.asked = 0
+		t.asked, t.idle = 0, false
+	}
+}
+
+func (a *agent) openGate(m *taskpb.OpenGate) {
+	a.s.tracef("%s: open gate of %s process %d%s", a.id, m.Job, m.Process, epochsText(m.Regions))
+	p := a.find(m.Job, m.Process)
+	if p == nil {
+		return
+	}
+	for _, t := range p.tasks {
+		t.open = t.open || slices.ContainsFunc(m.Regions, func(r *taskpb.RegionEpoch) bool { return r.Region == t.d.Region && r.Epoch == t.d.RegionEpoch })
+	}
+}
+
+// drop deletes stored results, and checks that no fact needs them.
+func (a *agent) drop(m *taskpb.DropPartitions) {
+	if err := m.Validate(); err != nil {
+		a.s.t.Fatalf("drop: %v", err)
+	}
+	var gone []string
+	for _, k := range slices.SortedFunc(maps.Keys(a.disk), compareFiles) {
+		named := m.All || slices.ContainsFunc(m.Partitions, func(n *taskpb.PartitionName) bool { return proto.Equal(n, a.disk[k].name) })
+		if k.job != m.Job || !named {
+			continue
+		}
+		if j := a.s.facts.View().Job(k.job); j != nil && !state.Terminal(j.Status()) {
+			t := j.Subtask(j.Plan().Edges[k.edge].FromChain, k.producer)
+			counts := t.Attempt == k.attempt && t.Worker == a.id
+			if counts && (t.State == jobpb.SubtaskState_SUBTASK_RUNNING || t.State == jobpb.SubtaskState_SUBTASK_SCHEDULED) && j.Region(t.Region).Epoch == a.disk[k].name.RegionEpoch {
+				a.s.t.Fatalf("%s: the result of an attempt that has not reported was dropped: %v", a.id, k)
+			}
+			if p := j.Partition(k.edge, k.producer); counts && p.GetState() == jobpb.PartitionState_PARTITION_STORED && a.s.leader.missing(a.s.leader.jobs[k.job], t, p) == "" {
+				a.s.t.Fatalf("%s: a result that is a fact was dropped: %v", a.id, k)
+			}
+		}
+		delete(a.disk, k)
+		gone = append(gone, fmt.Sprintf("%d.%d#%d", k.edge, k.producer, k.attempt))
+	}
+	if len(gone) > 0 {
+		a.s.tracef("%s: drop results of %s: %v", a.id, m.Job, gone)
 	}
 }
 

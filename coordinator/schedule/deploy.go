@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sluiceio/sluice/coordinator/rollout"
 	"github.com/sluiceio/sluice/coordinator/state"
-	"github.com/sluiceio/sluice/flow/graph"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -17,24 +17,51 @@ type regionEpoch = taskpb.RegionEpoch
 // deploy tells workers of the attempts that the facts have given them and that they do not know of. An attempt that was
 // announced and does not run after a while is announced again: the message may have been lost.
 func (l *Leader) deploy(j *job, facts *state.Job, s *survey) {
+	j.issued = nil // the survey has found them
 	if facts.Count(jobpb.SubtaskState_SUBTASK_SCHEDULED) == 0 {
 		return
 	}
-	if j.deploys.due(l.now, l.cfg.Resend, mostPause) {
+	if j.deploys.Due(l.now, l.cfg.Resend, mostPause) {
 		l.addSilent(j, facts, s)
 	}
-	l.wakeAt(j, j.deploys.next)
-	if len(s.missing) == 0 {
+	l.wakeAt(j, j.deploys.Next())
+	l.sendDeployments(j, facts, s.missing)
+}
+
+// deployIssued does so for attempts that were issued since the last look.
+func (l *Leader) deployIssued(j *job, facts *state.Job) {
+	if len(j.issued) == 0 {
 		return
 	}
-	d := l.deployments(facts)
-	for _, id := range slices.Sorted(maps.Keys(s.missing)) {
+	missing := map[string][]int32{}
+	for _, pos := range j.issued {
+		t := facts.At(int(pos))
+		w := l.usable(t.Worker)
+		if t.State != jobpb.SubtaskState_SUBTASK_SCHEDULED || w == nil || facts.Region(t.Region).Status == jobpb.RegionStatus_REGION_RESTARTING {
+			continue
+		}
+		if !j.sent.knows(int(pos), t.Attempt, w.session.serial) {
+			missing[t.Worker] = append(missing[t.Worker], pos)
+		}
+	}
+	j.issued = nil
+	l.wakeAt(j, j.deploys.Next())
+	l.sendDeployments(j, facts, missing)
+}
+
+func (l *Leader) sendDeployments(j *job, facts *state.Job, missing map[string][]int32) {
+	var sources map[int32][]int32
+	for _, id := range slices.Sorted(maps.Keys(missing)) {
 		w := l.usable(id)
 		if w == nil {
 			continue
 		}
-		for _, group := range byProcess(facts, s.missing[id]) {
-			l.sendDeployment(j, w, d, group)
+		positions := slices.DeleteFunc(missing[id], func(pos int32) bool { return !j.rollout.MayRun(facts, j.counts, facts.At(int(pos))) })
+		for _, group := range byProcess(facts, positions) {
+			if sources == nil {
+				sources = enumerated(facts)
+			}
+			l.sendDeployment(j, facts, w, group, sources)
 		}
 	}
 }
@@ -67,107 +94,46 @@ func byProcess(facts *state.Job, positions []int32) [][]int32 {
 	return all
 }
 
-// deployments is what the deployments of one job have in common.
-type deployments struct {
-	facts     *state.Job
-	plan      *jobpb.Plan
-	first     []int              // by chain: position of subtask 0
-	held      map[string]int32   // slots by worker
-	addresses map[string]string  // data port by worker
-	enumerate map[int32][]int32  // by chain: its sources whose splits are not all known
-	places    []*taskpb.Location // by position; made once and shared by all messages
-}
-
-func (l *Leader) deployments(facts *state.Job) *deployments {
-	d := &deployments{facts: facts, plan: facts.Plan(), held: map[string]int32{}, addresses: map[string]string{}, enumerate: map[int32][]int32{}, places: make([]*taskpb.Location, facts.Size())}
-	n := 0
-	for _, c := range d.plan.Chains {
-		d.first = append(d.first, n)
-		n += int(c.Parallelism)
-	}
-	for i := range facts.Slots() {
-		if w, _, ok := facts.Grant(i); ok {
-			d.held[w]++
-		}
-	}
-	for f := range l.v.Workers() {
-		d.addresses[f.Id] = f.DataAddress
-	}
+// enumerated are, by chain, the sources whose splits are not all known.
+func enumerated(facts *state.Job) map[int32][]int32 {
+	sources := map[int32][]int32{}
 	for _, s := range facts.Sources() {
 		if !s.Complete() {
-			d.enumerate[s.Chain()] = append(d.enumerate[s.Chain()], s.Operator())
+			sources[s.Chain()] = append(sources[s.Chain()], s.Operator())
 		}
 	}
-	return d
+	return sources
 }
 
-func (l *Leader) sendDeployment(j *job, w *worker, d *deployments, positions []int32) {
+func (l *Leader) sendDeployment(j *job, facts *state.Job, w *worker, positions []int32, sources map[int32][]int32) {
+	held, p := j.counts.Held(w.id), facts.Plan()
 	m := &taskpb.Deployment{
-		Job: j.id, JobEpoch: d.facts.Epoch(), Process: d.facts.At(int(positions[0])).Process, Plan: d.plan, Spec: d.facts.Head().Spec,
-		ProcessMemory: setting.ProcessMemory(w.facts.Memory, w.facts.Slots, max(1, d.held[w.id])), Slots: d.held[w.id], Settings: d.plan.Settings,
+		Job: j.id, JobEpoch: facts.Epoch(), Process: facts.At(int(positions[0])).Process, Plan: p, Spec: facts.Head().Spec,
+		ProcessMemory: setting.ProcessMemory(w.facts.Memory, w.facts.Slots, max(1, held)), Slots: held, Settings: p.Settings,
 	}
 	for _, pos := range positions {
-		t := d.facts.At(int(pos))
-		s := &taskpb.SubtaskDeployment{Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, Region: t.Region, RegionEpoch: d.facts.Region(t.Region).Epoch}
+		t := facts.At(int(pos))
+		s := &taskpb.SubtaskDeployment{
+			Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, Region: t.Region, RegionEpoch: facts.Region(t.Region).Epoch, Gated: j.rollout.Gated(t.Chain),
+		}
+		j.opening.look = j.opening.look || s.Gated
 		if t.Index == 0 {
-			s.Enumerate = d.enumerate[t.Chain]
+			s.Enumerate = sources[t.Chain]
 		}
 		m.Subtasks = append(m.Subtasks, s)
-		j.sent.put(d.facts.Size(), int(pos), sent{attempt: t.Attempt, session: w.session.serial, at: l.now})
+		j.sent.put(facts.Size(), int(pos), sent{attempt: t.Attempt, session: w.session.serial, at: l.now})
+		if j.rollout.Mode == rollout.Lazy { // consumers that wait for this one to run
+			j.issued = append(j.issued, j.rollout.Near(facts, t)...)
+			l.mark(j)
+		}
 	}
-	m.Locations = d.locations(positions)
+	m.Locations = j.where.Locations(facts, positions, func(id string) string { return l.v.Worker(id).GetDataAddress() })
 	k := processKey{j.id, m.Process}
 	if w.session.processes[k] == nil {
 		w.session.processes[k] = &process{}
 	}
+	l.addPlace(j, w.id)
 	l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Deploy{Deploy: &controlpb.Deploy{Deployment: m}}})
-}
-
-// locations are the places of every subtask with which these exchange records.
-func (d *deployments) locations(positions []int32) []*taskpb.Location {
-	near := make([]bool, d.facts.Size())
-	whole := map[[2]int32]bool{} // edge and direction whose other side is marked as a whole
-	for _, pos := range positions {
-		t := d.facts.At(int(pos))
-		for _, e := range d.plan.Edges {
-			producers, consumers := d.plan.Chains[e.FromChain].Parallelism, d.plan.Chains[e.ToChain].Parallelism
-			if e.FromChain == t.Chain && !whole[[2]int32{e.Index, 0}] {
-				lo, n := graph.Consumers(e.Partitioner, producers, consumers, t.Index)
-				whole[[2]int32{e.Index, 0}] = n == consumers
-				d.mark(near, e.ToChain, lo, n)
-			}
-			if e.ToChain == t.Chain && !whole[[2]int32{e.Index, 1}] {
-				lo, n := graph.Producers(e.Partitioner, producers, consumers, t.Index)
-				whole[[2]int32{e.Index, 1}] = n == producers
-				d.mark(near, e.FromChain, lo, n)
-			}
-		}
-	}
-	var ls []*taskpb.Location
-	for pos, is := range near {
-		if !is {
-			continue
-		}
-		ls = append(ls, d.location(pos))
-	}
-	return ls
-}
-
-func (d *deployments) location(pos int) *taskpb.Location {
-	if d.places[pos] == nil {
-		t := d.facts.At(pos)
-		d.places[pos] = &taskpb.Location{
-			Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, RegionEpoch: d.facts.Region(t.Region).Epoch, Worker: t.Worker,
-			DataAddress: d.addresses[t.Worker], Process: t.Process,
-		}
-	}
-	return d.places[pos]
-}
-
-func (d *deployments) mark(near []bool, chain, first, count int32) {
-	for i := first; i < first+count; i++ {
-		near[d.first[chain]+int(i)] = true
-	}
 }
 
 // deployCommitter starts a process without subtasks.

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluiceio/sluice/coordinator/recovery"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -20,7 +22,7 @@ type commit struct {
 	worker   string
 	session  uint64
 	process  uint64 // that was asked; 0: none
-	pace     pacing
+	pace     timer.Pace
 	tries    int       // that the sink answered with "later"
 	later    time.Time // not before
 	done     bool      // the process has answered that all is well
@@ -29,7 +31,7 @@ type commit struct {
 }
 
 // lost forgets the process that was asked.
-func (c *commit) lost() { c.process, c.worker, c.pace = 0, "", pacing{} }
+func (c *commit) lost() { c.process, c.worker, c.pace = 0, "", timer.Pace{} }
 
 // end brings a job from FINISHING, FAILING or CANCELLING to its terminal status.
 func (l *Leader) end(j *job, facts *state.Job) {
@@ -91,7 +93,7 @@ func (l *Leader) commitOutput(j *job, facts *state.Job) bool {
 		return true
 	case c.hopeless != nil:
 		l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_FailJob{FailJob: &commandpb.FailJob{
-			Job: j.id, JobEpoch: facts.Epoch(), Cause: withTime(c.hopeless, l.now.UnixMicro()),
+			Job: j.id, JobEpoch: facts.Epoch(), Cause: recovery.Tell(c.hopeless, l.now.UnixMicro()),
 		}}}, &flight{})
 		return false
 	case c.done && output > 0:
@@ -186,16 +188,16 @@ func (l *Leader) newCommitter(j *job, facts *state.Job) {
 func (l *Leader) sendCommit(j *job, facts *state.Job, w *worker, number uint64) {
 	c := &j.commit
 	if c.process != number || c.session != w.session.serial {
-		c.worker, c.session, c.process, c.pace = w.id, w.session.serial, number, pacing{}
+		c.worker, c.session, c.process, c.pace = w.id, w.session.serial, number, timer.Pace{}
 	}
-	if c.pace.due(l.now, 2*l.cfg.Resend, mostPause) {
+	if c.pace.Due(l.now, 2*l.cfg.Resend, mostPause) {
 		m := &taskpb.Commit{Job: j.id, JobEpoch: facts.Epoch(), Process: number, Abort: c.abort, Committables: facts.Committables()}
 		for _, x := range m.Committables {
 			m.Checkpoint = max(m.Checkpoint, x.Checkpoint)
 		}
 		l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Commit{Commit: m}})
 	}
-	l.wakeAt(j, c.pace.next)
+	l.wakeAt(j, c.pace.Next())
 }
 
 // committed takes the answer of a committing process.
@@ -218,7 +220,7 @@ func (l *Leader) committed(w *worker, j *job, facts *state.Job, r *taskpb.Commit
 		const first, most = time.Second, 30 * time.Second
 		c.later = l.now.Add(min(first<<min(c.tries, 5), most))
 		c.tries++
-		c.pace = pacing{}
+		c.pace = timer.Pace{}
 		if r.Failure != nil {
 			l.hold(j, facts, "the output is not committed yet: "+r.Failure.Bounded().Message)
 		}

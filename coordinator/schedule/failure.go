@@ -1,16 +1,14 @@
 package schedule
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/coordinator/recovery"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/tally"
+	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -25,6 +23,7 @@ const (
 	CodeBadSplits  = "E114" // an enumerator reported splits that cannot be taken
 	CodeNotVisible = "E115" // output could not be committed
 	CodeVanished   = "E116" // an attempt ended and nobody said why
+	CodeResultLost = "E131" // a stored result that is still wanted cannot be read
 )
 
 func timeOf(micros int64) time.Time { return time.UnixMicro(micros) }
@@ -35,9 +34,11 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 		j.settle = time.Time{}
 		return false
 	}
-	cause := rootCause(s.causes)
-	if cause.Kind == jobpb.FailureKind_FAILURE_LOSS && l.unexplained(s) {
-		// A link breaks when its other end dies. The end's own story is on its way and decides whether the loss is one.
+	cause := recovery.Root(s.causes)
+	kind := recovery.KindOf(cause)
+	if kind == jobpb.FailureKind_FAILURE_LOSS && l.unexplained(s) {
+		// A link breaks when its other end dies. The end's own story is on its way and decides whether the loss is one. And a
+		// disk that fails is noticed by several readers at once: what all of them lost makes one restart.
 		if j.settle.IsZero() {
 			j.settle = l.now.Add(l.cfg.Settle)
 		}
@@ -46,12 +47,16 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 			return false
 		}
 	}
+	if l.busy(releaseLane + j.id) {
+		j.scan = true // what is being released decides who runs again; the lane's end marks the job
+		return true
+	}
 	now := max(l.now.UnixMicro(), l.v.TimeMicros())
-	d := recovery.Decide(l.strategy(facts), facts.History(), recovery.Failed{Kind: cause.Kind, At: now, Job: j.id, Restarts: facts.Head().Restarts})
-	cause = withTime(cause, now)
+	d := recovery.Decide(l.strategy(facts), facts.History(), recovery.Failed{Kind: kind, At: now, Job: j.id, Restarts: facts.Head().Restarts})
+	cause = recovery.Tell(cause, now)
 	if !d.Restart {
 		return l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_FailJob{FailJob: &commandpb.FailJob{
-			Job: j.id, JobEpoch: facts.Epoch(), Cause: explain(cause, d.Reason),
+			Job: j.id, JobEpoch: facts.Epoch(), Cause: recovery.Explain(cause, d.Reason),
 		}}}, &flight{})
 	}
 	at := int64(0)
@@ -59,10 +64,12 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 		at = now + d.Delay.Microseconds()
 	}
 	l.steerClear(j, s, cause)
-	set := recovery.RestartSet(facts.Plan().Regions, slices.Sorted(maps.Keys(s.broken)))
-	set = slices.DeleteFunc(set, func(r int32) bool { return slices.Contains(s.pending, r) })
+	set := recovery.RestartSet(facts, slices.Sorted(maps.Keys(s.broken)), func(t *jobpb.Subtask, p *jobpb.Partition) bool { return l.missing(j, t, p) != "" })
+	if len(set.Regions) == 0 {
+		return false // all of it waits for its next attempts already
+	}
 	return l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_RestartRegions{RestartRegions: &commandpb.RestartRegions{
-		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set), Cause: cause, RestartAtUs: at,
+		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set.Regions), Cause: cause, RestartAtUs: at, Lost: set.Lost, Reordered: set.Reordered,
 	}}}, &flight{done: func(state.Result) { j.settle = time.Time{} }})
 }
 
@@ -71,43 +78,9 @@ func (l *Leader) strategy(facts *state.Job) setting.Restart {
 	return setting.Values(facts.Plan().GetSettings()).Restart(l.cfg.DefaultRestart)
 }
 
-// rootCause is the gravest failure, and among equals the first: what follows a failure is often only its echo.
-func rootCause(causes []*jobpb.Failure) *jobpb.Failure {
-	grave := func(f *jobpb.Failure) int {
-		switch f.Kind {
-		case jobpb.FailureKind_FAILURE_FATAL:
-			return 0
-		case jobpb.FailureKind_FAILURE_LOSS:
-			return 2
-		}
-		return 1
-	}
-	return slices.MinFunc(causes, func(a, b *jobpb.Failure) int {
-		return cmp.Or(cmp.Compare(grave(a), grave(b)), cmp.Compare(a.TimeUs, b.TimeUs))
-	})
-}
-
 // unexplained reports whether all that is known is that links broke or attempts vanished: no worker is known to be lost.
 func (l *Leader) unexplained(s *survey) bool {
 	return !slices.ContainsFunc(s.causes, func(f *jobpb.Failure) bool { return f.Code == CodeWorkerLost || f.Code == CodeDrained })
-}
-
-func withTime(f *jobpb.Failure, now int64) *jobpb.Failure {
-	if f.TimeUs != 0 {
-		return f.Bounded()
-	}
-	n := proto.CloneOf(f)
-	n.TimeUs = now
-	return n.Bounded()
-}
-
-// explain adds why there is no restart.
-func explain(f *jobpb.Failure, reason string) *jobpb.Failure {
-	n := proto.CloneOf(f)
-	if f.Kind != jobpb.FailureKind_FAILURE_FATAL {
-		n.Message = strings.TrimRight(n.Message, "\n") + "\nnot restarted: " + reason
-	}
-	return n.Bounded()
 }
 
 // trouble is a worker at which links of a job broke.
@@ -122,7 +95,7 @@ const troubleMemory = time.Minute
 // steerClear notes the worker at which a link broke. If that happens twice within a minute, the next attempts are put
 // elsewhere: with a cut between two workers, moving one end helps and trying the same again does not.
 func (l *Leader) steerClear(j *job, s *survey, cause *jobpb.Failure) {
-	if cause.Kind != jobpb.FailureKind_FAILURE_LOSS || !l.unexplained(s) || cause.Worker == "" {
+	if cause.Kind != jobpb.FailureKind_FAILURE_LOSS || len(cause.Lost) > 0 || !l.unexplained(s) || cause.Worker == "" {
 		return
 	}
 	if j.trouble == nil {
@@ -142,7 +115,7 @@ func (j *job) avoids(worker string, now time.Time) bool {
 type stopping struct {
 	of    stopCause
 	since time.Time
-	pace  pacing
+	pace  timer.Pace
 	told  map[string]uint64 // by worker: session that has the newest cancel
 	ended map[string]uint64 // by worker: session whose processes were released
 }
@@ -166,7 +139,7 @@ func (l *Leader) stopAttempts(j *job, facts *state.Job, s *survey) {
 		*st = stopping{of: of, since: l.now, told: map[string]uint64{}, ended: map[string]uint64{}}
 	}
 	st := &j.stop
-	again := st.pace.due(l.now, l.cfg.Resend, mostPause)
+	again := st.pace.Due(l.now, l.cfg.Resend, mostPause)
 	overdue := !l.now.Before(st.since.Add(l.cfg.StopTimeout))
 	for _, id := range slices.Sorted(maps.Keys(s.stopping)) {
 		w := l.usable(id)
@@ -182,7 +155,7 @@ func (l *Leader) stopAttempts(j *job, facts *state.Job, s *survey) {
 			l.releaseActing(j, facts, w)
 		}
 	}
-	l.wakeAt(j, st.pace.next)
+	l.wakeAt(j, st.pace.Next())
 	if !overdue {
 		l.wakeAt(j, st.since.Add(l.cfg.StopTimeout))
 	} else if at := st.since.Add(2 * l.cfg.StopTimeout); l.now.Before(at) {
@@ -208,7 +181,7 @@ func haltedRegions(facts *state.Job) (rs []*regionEpoch) {
 func (l *Leader) releaseActing(j *job, facts *state.Job, w *worker) {
 	for t := range facts.Subtasks() {
 		halted := ends(facts.Status()) || facts.Region(t.Region).Status == jobpb.RegionStatus_REGION_RESTARTING
-		if halted && acts(t.State) && t.Worker == w.id {
+		if halted && tally.Acts(t.State) && t.Worker == w.id {
 			l.release(w, processKey{j.id, t.Process}, "its attempts did not stop in time")
 		}
 	}
@@ -216,8 +189,8 @@ func (l *Leader) releaseActing(j *job, facts *state.Job, w *worker) {
 
 // stopped reports whether nothing of a region can act any more, or has had more than enough time to end. Correctness
 // does not hang on it: the fences make an old attempt harmless.
-func (l *Leader) stopped(j *job, s *survey, region int32) bool {
-	if !s.acting[region] {
+func (l *Leader) stopped(j *job, region int32) bool {
+	if int(region) >= len(j.acts) || !j.acts[region] {
 		return true
 	}
 	return !j.stop.since.IsZero() && !l.now.Before(j.stop.since.Add(2*l.cfg.StopTimeout))

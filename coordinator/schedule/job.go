@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -19,9 +20,10 @@ type job struct {
 	scan   bool       // compare every subtask with the world
 	wake   time.Time  // of the timer that counts; zero: none
 
+	track
 	build   build
 	sent    sentList // by position: which attempts a worker knows of
-	deploys pacing
+	deploys timer.Pace
 	stop    stopping
 	places  map[string]bool    // workers on which it has something
 	settle  time.Time          // failures are judged from then on; zero: nothing waits
@@ -31,10 +33,12 @@ type job struct {
 	single    bool     // one report at a time: a batch was refused
 	sources   map[int32]*source
 	commit    commit
-	want      want
-	waits     bool // in Leader.waiting
+	acts      []bool // by region: an old attempt on a connected worker acted when the job was surveyed last
+	want      *want  // nil: to be found out
+	waits     bool   // in Leader.waiting
 	since     time.Time
-	held      time.Time // when this leader proposed the last HoldJob
+	stuck     time.Time // it has wanted slots in vain since then
+	heldAt    time.Time // when this leader proposed the last HoldJob
 	committer uint64    // number of a committing process that is gone
 }
 
@@ -60,22 +64,6 @@ func (l sentList) knows(pos int, attempt uint32, session uint64) bool {
 	return pos < len(l) && l[pos].attempt == attempt && l[pos].session == session
 }
 
-// pacing repeats a message: at once, and then after pauses that double.
-type pacing struct {
-	pause time.Duration
-	next  time.Time
-}
-
-// due reports whether it is time again, and moves on if so.
-func (p *pacing) due(now time.Time, first, most time.Duration) bool {
-	if now.Before(p.next) {
-		return false
-	}
-	p.pause = min(max(first, 2*p.pause), most)
-	p.next = now.Add(p.pause)
-	return true
-}
-
 // mostPause is the longest pause between repetitions of a message.
 const mostPause = time.Minute
 
@@ -97,21 +85,27 @@ func (l *Leader) touch(facts *state.Job) {
 		j.scan = true
 	}
 	if j.last != nil && j.last.ScheduledAt() != facts.ScheduledAt() {
-		j.deploys = pacing{}
+		j.deploys = timer.Pace{}
+		j.deploys.Due(l.now, l.cfg.Resend, mostPause)
 	}
 	j.last = facts
 	l.mark(j)
 }
 
-// moved reports whether something happened between two states of a job that concerns more than the subtasks that
-// reported: attempts were issued or fenced, the job ends, or an attempt ended otherwise than by finishing.
+// moved reports whether something happened between two states of a job that concerns more than the subtasks whose records
+// changed: attempts were fenced, the job ends, or an attempt ended otherwise than by finishing.
 func moved(a, b *state.Job) bool {
 	ha, hb := a.Head(), b.Head()
-	return a.ScheduledAt() != b.ScheduledAt() || ha.Status != hb.Status || ha.Epoch != hb.Epoch ||
+	return ha.Status != hb.Status && !(going(ha.Status) && going(hb.Status)) || ha.Epoch != hb.Epoch ||
 		ha.Restarts != hb.Restarts || ha.Losses != hb.Losses || ha.Desired != hb.Desired ||
 		a.Count(jobpb.SubtaskState_SUBTASK_FAILED) != b.Count(jobpb.SubtaskState_SUBTASK_FAILED) ||
 		a.Count(jobpb.SubtaskState_SUBTASK_CANCELLED) != b.Count(jobpb.SubtaskState_SUBTASK_CANCELLED) ||
 		ends(hb.Status) && a.Active() != b.Active()
+}
+
+// going reports whether regions of a job in this status run or wait for slots.
+func going(s jobpb.JobStatus) bool {
+	return s == jobpb.JobStatus_JOB_WAITING || s == jobpb.JobStatus_JOB_RUNNING || s == jobpb.JobStatus_JOB_RESTARTING
 }
 
 // ended lets go of a job that reached its terminal status.
@@ -127,6 +121,7 @@ func (l *Leader) ended(j *job) {
 	l.resolve(j.commit.receipt)
 	l.abandonBuild(j)
 	l.releaseProcesses(j, nil, "the job has ended")
+	l.dropAll(j)
 	for id := range j.places { // any order: entries of a map
 		delete(l.on[id], j.id)
 	}
@@ -134,6 +129,7 @@ func (l *Leader) ended(j *job) {
 	delete(l.unplanned, j.id)
 	delete(l.vain, jobLane+j.id)
 	delete(l.vain, reportLane+j.id)
+	delete(l.vain, releaseLane+j.id)
 	for operator := range j.sources { // any order: entries of a map
 		delete(l.vain, splitKey(j, operator))
 	}
@@ -191,6 +187,7 @@ func (l *Leader) reconcile(j *job) {
 		return // ended; observe lets go of it
 	}
 	j.last = facts
+	l.follow(j, facts)
 	l.flushReports(j, facts)
 	switch facts.Status() {
 	case jobpb.JobStatus_JOB_CREATED, jobpb.JobStatus_JOB_PLANNING:
@@ -206,19 +203,33 @@ func (l *Leader) reconcile(j *job) {
 func (l *Leader) run(j *job, facts *state.Job) {
 	if j.scan {
 		j.scan = false
-		s := l.survey(j, facts)
-		l.place(j, s.places)
-		l.stopAttempts(j, facts, s)
-		if l.judge(j, facts, s) {
+		if l.inspect(j, facts) {
 			return
 		}
-		l.deploy(j, facts, s)
-		l.wait(j, facts, s)
-		l.releaseProcesses(j, s.needed, "no attempt needs it any more")
+	} else {
+		l.deployIssued(j, facts)
 	}
+	l.queue(j, facts)
+	l.openGates(j, facts)
+	l.releaseResults(j, facts)
 	for _, src := range facts.Sources() {
 		l.splits(j, facts, src)
 	}
+}
+
+// inspect compares every subtask with the world. It reports whether a restart or the end of the job follows.
+func (l *Leader) inspect(j *job, facts *state.Job) bool {
+	s := l.survey(j, facts)
+	j.acts, j.want, j.opening.look = s.acting, nil, true
+	l.place(j, s.places)
+	l.stopAttempts(j, facts, s)
+	if l.judge(j, facts, s) {
+		return true
+	}
+	l.returnSlots(j, facts)
+	l.deploy(j, facts, s)
+	l.releaseProcesses(j, s.needed, "no attempt needs it any more")
+	return false
 }
 
 // proposeJob puts a command on the lane of a job's status; it reports false if one is under way.
@@ -232,7 +243,7 @@ func (l *Leader) proposeJob(j *job, c *commandpb.Command, f *flight) bool {
 	f.job = j.id
 	then := f.done
 	f.done = func(r state.Result) {
-		j.scan = true
+		j.scan = j.scan || !f.calm || r.Status != state.Applied
 		if then != nil {
 			then(r)
 		}

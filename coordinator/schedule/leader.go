@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 )
@@ -36,7 +37,7 @@ type Leader struct {
 	flights   map[string]*flight // proposals under way, by key
 	vain      map[string]int     // by key: proposals in a row that led to nothing
 	landed    []string           // keys of flights whose result is known and whose facts are not visible yet
-	timers    timers
+	timers    timer.Queue[timerKind]
 	told      time.Time // the last WakeAt
 	unacked   map[string]*worker
 	taken     map[string]int // slots by worker that flights would take
@@ -66,7 +67,7 @@ func (l *Leader) Step(v *state.View, e Event, now time.Time) []Action {
 	l.v, l.now, l.out = v, now, nil
 	if !l.begun {
 		l.begun, l.start = true, now
-		l.timers.set(now.Add(l.cfg.LossTimeout), timerFlight, "") // whoever has not come by then is not waited for
+		l.timers.Set(now.Add(l.cfg.LossTimeout), timerFlight, "") // whoever has not come by then is not waited for
 	}
 	l.fold(e)
 	l.land()
@@ -130,33 +131,39 @@ func (l *Leader) observe() {
 // settled reports whether workers have had the time to find this leader. Before that, a missing one means nothing.
 func (l *Leader) settled() bool { return !l.now.Before(l.start.Add(l.cfg.LossTimeout)) }
 
+// timerKind says what a timer is for; its id names the worker, the job or the proposal.
+type timerKind uint8
+
+const (
+	timerWorker timerKind = iota
+	timerJob
+	timerFlight
+)
+
 func (l *Leader) fire() {
 	for {
-		t, ok := l.timers.due(l.now)
+		t, ok := l.timers.Due(l.now)
 		if !ok {
 			return
 		}
-		switch t.kind {
+		switch t.Kind {
 		case timerWorker:
-			l.checkWorker(t.id)
+			l.checkWorker(t.ID)
 		case timerJob:
-			if j := l.jobs[t.id]; j != nil && j.wake.Equal(t.at) {
+			if j := l.jobs[t.ID]; j != nil && j.wake.Equal(t.At) {
 				j.wake = time.Time{}
 				j.scan = true
 				l.mark(j)
 			}
 		case timerFlight:
-			l.retry(t.id)
+			l.retry(t.ID)
 		}
 	}
 }
 
 // arm asks for a Tick at the next timer.
 func (l *Leader) arm() {
-	if len(l.timers.all) == 0 {
-		return
-	}
-	if at := l.timers.all[0].at; !at.Equal(l.told) {
+	if at, ok := l.timers.Next(); ok && !at.Equal(l.told) {
 		l.told = at
 		l.out = append(l.out, WakeAt{At: at})
 	}
@@ -168,7 +175,7 @@ func (l *Leader) mark(j *job) { l.dirty[j.id] = j }
 func (l *Leader) wakeAt(j *job, at time.Time) {
 	if j.wake.IsZero() || at.Before(j.wake) {
 		j.wake = at
-		l.timers.set(at, timerJob, j.id)
+		l.timers.Set(at, timerJob, j.id)
 	}
 }
 
@@ -199,6 +206,7 @@ type flight struct {
 	result state.Result
 	landed bool
 	cool   bool           // failed; the lane opens again after a pause
+	calm   bool           // if it applies, what changed in the job's records says all
 	takes  map[string]int // slots by worker that it takes if it applies
 }
 
@@ -240,7 +248,7 @@ func (l *Leader) done(e ProposalDone) {
 func (l *Leader) cool(key string, f *flight) {
 	const first, most = 100 * time.Millisecond, 10 * time.Second
 	f.cool = true
-	l.timers.set(l.now.Add(min(first<<min(l.vain[key], 10), most)), timerFlight, key)
+	l.timers.Set(l.now.Add(min(first<<min(l.vain[key], 10), most)), timerFlight, key)
 }
 
 // giveBack forgets the slots that a flight would have taken: the facts know by now whether it did.
@@ -271,7 +279,7 @@ func (l *Leader) land() {
 		if f.done != nil {
 			f.done(f.result)
 		}
-		if f.result.Status != state.Applied && (strings.HasPrefix(k, jobLane) || strings.HasPrefix(k, splitLane)) {
+		if f.result.Status != state.Applied && (strings.HasPrefix(k, jobLane) || strings.HasPrefix(k, splitLane) || strings.HasPrefix(k, releaseLane)) {
 			// The facts had moved on under the decision. The next one is made from newer facts; if it leads to nothing again, a
 			// pause keeps that from becoming a busy loop.
 			if l.vain[k]++; l.vain[k] > 1 {
@@ -299,11 +307,12 @@ func (l *Leader) open(key string, f *flight) {
 
 // Lanes: at most one proposal is under way on each.
 const (
-	workerLane = "worker/" // + worker
-	jobLane    = "job/"    // + job: everything that moves its status
-	reportLane = "report/" // + job
-	splitLane  = "split/"  // + job + "/" + operator
-	forgetLane = "forget"
+	workerLane  = "worker/"  // + worker
+	jobLane     = "job/"     // + job: everything that moves its status
+	reportLane  = "report/"  // + job
+	splitLane   = "split/"   // + job + "/" + operator
+	releaseLane = "release/" // + job: stored results that nobody needs
+	forgetLane  = "forget"
 )
 
 // retry opens a lane again after a failure.

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluiceio/sluice/coordinator/placement"
 	"github.com/sluiceio/sluice/coordinator/plan"
+	"github.com/sluiceio/sluice/coordinator/recovery"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -22,7 +25,7 @@ type build struct {
 	attempt  uint32
 	worker   string // that was asked; empty: none, or its answer is here
 	session  uint64 // of that worker
-	asked    pacing
+	asked    timer.Pace
 	deadline time.Time
 	answer   *commandpb.Command // PlanJob or RejectPlan
 	why      string             // the last attempt led to nothing
@@ -67,15 +70,15 @@ func (l *Leader) plan(j *job, facts *state.Job) {
 func (l *Leader) askBuild(j *job, facts *state.Job, w *worker) {
 	b := &j.build
 	if b.session != w.session.serial {
-		b.worker, b.session, b.asked = w.id, w.session.serial, pacing{}
+		b.worker, b.session, b.asked = w.id, w.session.serial, timer.Pace{}
 	}
-	if b.asked.due(l.now, l.cfg.BuildLimit, l.cfg.BuildLimit) {
+	if b.asked.Due(l.now, l.cfg.BuildLimit, l.cfg.BuildLimit) {
 		l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Build{Build: &controlpb.RequestBuild{
 			Job: j.id, Build: uint64(b.attempt), Spec: facts.Head().Spec, TimeLimitUs: l.cfg.BuildLimit.Microseconds(),
 		}}})
 	}
 	l.wakeAt(j, b.deadline)
-	l.wakeAt(j, b.asked.next)
+	l.wakeAt(j, b.asked.Next())
 }
 
 // abandonBuild has a worker end a build that nobody waits for any more.
@@ -121,14 +124,14 @@ func (l *Leader) startPlanning(j *job, facts *state.Job, before string) {
 func (l *Leader) builder(j *job, before string) *worker {
 	cs, _ := l.candidates(j)
 	if len(cs) > 1 {
-		cs = slices.DeleteFunc(cs, func(c candidate) bool { return c.w.id == before })
+		cs = slices.DeleteFunc(cs, func(c placement.Worker) bool { return c.ID == before })
 	}
 	if len(cs) == 0 {
 		return nil
 	}
-	return slices.MinFunc(cs, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.w.load, b.w.load), strings.Compare(a.w.id, b.w.id))
-	}).w
+	return l.soft[slices.MinFunc(cs, func(a, b placement.Worker) int {
+		return cmp.Or(cmp.Compare(l.soft[a.ID].load, l.soft[b.ID].load), strings.Compare(a.ID, b.ID))
+	}).ID]
 }
 
 // suits reports whether the job's binary can run on a worker.
@@ -178,7 +181,7 @@ func (l *Leader) built(w *worker, r *controlpb.BuildResult) {
 		b.why = r.Failure.Code + ": " + r.Failure.Message
 		b.deadline = l.now // another worker may do better
 	case r.Failure != nil:
-		b.answer = rejectPlan(facts, withTime(r.Failure, l.now.UnixMicro()))
+		b.answer = rejectPlan(facts, recovery.Tell(r.Failure, l.now.UnixMicro()))
 	case r.Built == nil || len(r.Built.Errors) > 0:
 		b.answer = rejectPlan(facts, diagnosed(r.Built.GetErrors(), l.now))
 	default:

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/tally"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -37,6 +38,9 @@ func (l *Leader) reported(w *worker, r *controlpb.Report) {
 	}
 	switch f := r.Fact.(type) {
 	case *controlpb.Report_Subtask:
+		if facts.Plan() != nil {
+			l.lose(j, facts, f.Subtask.GetFailure())
+		}
 		l.addReport(j, facts, f.Subtask, rc)
 	case *controlpb.Report_Exit:
 		l.exited(w, j, facts, r, f.Exit, rc)
@@ -115,7 +119,7 @@ func void(facts *state.Job, u *taskpb.SubtaskUpdate) bool {
 	case jobpb.SubtaskState_SUBTASK_SCHEDULED:
 		return false
 	case jobpb.SubtaskState_SUBTASK_RUNNING:
-		return u.State == jobpb.SubtaskState_SUBTASK_RUNNING
+		return u.State == jobpb.SubtaskState_SUBTASK_RUNNING && (t.Produced || !u.Produced) && (t.Loaded || !u.Loaded)
 	}
 	return true
 }
@@ -124,7 +128,8 @@ func void(facts *state.Job, u *taskpb.SubtaskUpdate) bool {
 func wellFormed(u *taskpb.SubtaskUpdate) *taskpb.SubtaskUpdate {
 	n := &taskpb.SubtaskUpdate{
 		Chain: u.Chain, Index: u.Index, Attempt: u.Attempt, Region: u.Region, RegionEpoch: u.RegionEpoch, State: u.State,
-		Failure: u.Failure.Bounded(), Committables: u.Committables, Counters: u.Counters,
+		Failure: u.Failure.Bounded(), Committables: u.Committables, Counters: u.Counters, Partitions: u.Partitions,
+		Produced: u.Produced, Loaded: u.Loaded,
 	}
 	for _, c := range u.Committables {
 		if err := c.Validate(); err != nil {
@@ -224,7 +229,7 @@ func (l *Leader) exited(w *worker, j *job, facts *state.Job, r *controlpb.Report
 	}
 	first := true
 	for t := range facts.Subtasks() {
-		if t.Process != r.Process || t.Worker != w.id || !acts(t.State) {
+		if t.Process != r.Process || t.Worker != w.id || !tally.Acts(t.State) {
 			continue
 		}
 		u := updateOf(t, facts.Region(t.Region), jobpb.SubtaskState_SUBTASK_FAILED, nil)

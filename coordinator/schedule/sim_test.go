@@ -15,7 +15,6 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/commandpb"
-	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
@@ -45,6 +44,8 @@ type sim struct {
 	trace   []string
 	seen    map[string]attempts // by job: newest attempt of each subtask
 	ended   map[string]*jobpb.Job
+	read    map[string][]result // by output name: stored results that went into it
+	took    map[string][]string // by output name: splits that were read for it
 	cfg     Config
 	turn    int  // whose turn it is
 	quiet   bool // no trace
@@ -53,7 +54,8 @@ type sim struct {
 type attempts map[[2]int32]uint32
 
 func newSim(t tester) *sim {
-	s := &sim{t: t, now: time.UnixMicro(1_000_000_000), facts: state.New(), twin: state.New(), workers: map[string]*agent{}, seen: map[string]attempts{}, ended: map[string]*jobpb.Job{}, cfg: DefaultConfig()}
+	s := &sim{t: t, now: time.UnixMicro(1_000_000_000), facts: state.New(), twin: state.New(), workers: map[string]*agent{}, seen: map[string]attempts{}, ended: map[string]*jobpb.Job{},
+		read: map[string][]result{}, took: map[string][]string{}, cfg: DefaultConfig()}
 	s.apply(&commandpb.Command{Command: &commandpb.Command_InitCluster{InitCluster: &commandpb.InitCluster{Cluster: "test"}}})
 	s.apply(&commandpb.Command{Command: &commandpb.Command_PutArtifact{PutArtifact: &commandpb.PutArtifact{Digest: digest, Size: 1, Os: "linux", Arch: "amd64"}}})
 	s.elect()
@@ -138,10 +140,37 @@ func (s *sim) check() {
 		for w, n := range slotsHeld(v, j) {
 			used[w] += n
 		}
+		s.checkResults(j)
 	}
 	for w := range v.Workers() {
 		if used[w.Id] > int(w.Slots) || v.UsedSlots(w.Id) < used[w.Id] {
 			s.t.Fatalf("worker %s: %d of %d slots hold attempts, %d are counted", w.Id, used[w.Id], w.Slots, v.UsedSlots(w.Id))
+		}
+	}
+}
+
+// checkResults: what is needed is never given up, and a region runs only when what it reads is there or will come.
+func (s *sim) checkResults(j *state.Job) {
+	if j.Plan() == nil || state.Terminal(j.Status()) || j.Status() == jobpb.JobStatus_JOB_FINISHING {
+		return
+	}
+	needs := j.Needs()
+	for t := range j.Subtasks() {
+		for _, p := range t.Partitions {
+			if p.State == jobpb.PartitionState_PARTITION_RELEASED && needs.Partition(p.Edge, t.Index) && !ends(j.Status()) {
+				s.t.Fatalf("job %s: the result of %d[%d] for edge %d is needed and released", j.ID(), t.Chain, t.Index, p.Edge)
+			}
+		}
+	}
+}
+
+// finished remembers what an attempt has read. The same subtask of a bounded source reads the same splits every time.
+func (s *sim) finished(t *attempt) {
+	s.read[outputName(t)], s.took[outputName(t)] = t.results, t.splits
+	for a := uint32(1); a < t.d.Attempt; a++ {
+		before, known := s.took[fmt.Sprintf("%s/%d[%d]#%d", t.p.job, t.d.Chain, t.d.Index, a)]
+		if known && t.end && !slices.Equal(before, t.splits) {
+			s.t.Fatalf("%s read %v, attempt %d had read %v", outputName(t), t.splits, a, before)
 		}
 	}
 }
@@ -348,27 +377,74 @@ func TestSimulatedJobFinishes(t *testing.T) {
 	}
 }
 
-// graphs that jobs of the simulation build.
+// graphs that jobs of the simulation build: a name and a parallelism.
 func graphOf(kind string) (*jobpb.Graph, []*jobpb.Diagnostic) {
 	var name string
 	n := int32(1)
 	fmt.Sscan(kind, &name, &n)
-	source := &jobpb.Operator{Id: "in", Kind: "source", Bounded: true, Parallelism: n}
-	sink := func(in int32, p jobpb.Partitioner) *jobpb.Operator {
-		return &jobpb.Operator{Id: "out", Kind: "sink", Bounded: true, Parallelism: n, Guarantee: jobpb.Guarantee_GUARANTEE_EXACTLY_ONCE, Inputs: []*jobpb.Input{{Operator: in, Partitioner: p}}}
+	g := &jobpb.Graph{Name: name, Mode: jobpb.Mode_MODE_STREAMING}
+	op := func(id, kind string, bounded bool, ins ...*jobpb.Input) *jobpb.Operator {
+		o := &jobpb.Operator{Id: id, Kind: kind, Bounded: bounded, Parallelism: n, Inputs: ins}
+		if kind == "sink" {
+			o.Guarantee = jobpb.Guarantee_GUARANTEE_EXACTLY_ONCE
+		}
+		g.Operators = append(g.Operators, o)
+		return o
 	}
-	g := &jobpb.Graph{Name: name}
+	in := func(from int32, p jobpb.Partitioner, x jobpb.ExchangeKind) *jobpb.Input {
+		return &jobpb.Input{Operator: from, Partitioner: p, Exchange: x}
+	}
+	const (
+		hash      = jobpb.Partitioner_PARTITIONER_HASH
+		pipelined = jobpb.ExchangeKind_EXCHANGE_PIPELINED
+		blocking  = jobpb.ExchangeKind_EXCHANGE_BLOCKING
+	)
 	switch name {
 	case "keyed":
-		g.Operators = []*jobpb.Operator{source, sink(0, jobpb.Partitioner_PARTITIONER_HASH)}
-	case "pair": // two pipelines without an edge between them: two regions
-		other := &jobpb.Operator{Id: "in2", Kind: "source", Bounded: true, Parallelism: n}
-		g.Operators = []*jobpb.Operator{source, sink(0, jobpb.Partitioner_PARTITIONER_HASH), other}
+		op("in", "source", true)
+		op("out", "sink", true, in(0, hash, pipelined))
+	case "pair": // two pipelines without an edge between them
+		op("in", "source", true)
+		op("out", "sink", true, in(0, hash, pipelined))
+		op("in2", "source", true)
 	case "endless":
-		source.Bounded = false
-		s := sink(0, jobpb.Partitioner_PARTITIONER_HASH)
-		s.Bounded = false
-		g.Operators = []*jobpb.Operator{source, s}
+		op("in", "source", false)
+		op("out", "sink", false, in(0, hash, pipelined))
+	case "few": // fewer splits than readers
+		op("in", "source", false).Detail = "1 splits in 1 phases"
+		op("out", "sink", false, in(0, hash, pipelined))
+	case "concat": // a history, and what comes after it
+		op("in", "source", false).Detail = fmt.Sprint(4*n, " splits in 2 phases")
+		op("out", "sink", false, in(0, hash, pipelined))
+	case "batch":
+		op("in", "source", true)
+		op("out", "sink", true, in(0, hash, blocking))
+	case "stages":
+		op("in", "source", true)
+		op("a", "map", true, in(0, hash, blocking))
+		op("b", "map", true, in(1, hash, blocking))
+		op("out", "sink", true, in(2, hash, blocking))
+	case "lanes":
+		op("in", "source", true)
+		op("a", "map", true, in(0, jobpb.Partitioner_PARTITIONER_FORWARD, blocking))
+		op("out", "sink", true, in(1, jobpb.Partitioner_PARTITIONER_FORWARD, blocking))
+	case "merge": // records are dealt out in the order in which two inputs happen to come
+		op("in", "source", true)
+		op("in2", "source", true)
+		op("m", "map", true, in(0, hash, pipelined), in(1, hash, pipelined))
+		op("out", "sink", true, in(2, jobpb.Partitioner_PARTITIONER_REBALANCE, blocking))
+	case "pipe": // three stages, all at once
+		op("in", "source", true)
+		op("a", "map", true, in(0, hash, pipelined))
+		op("out", "sink", true, in(1, hash, pipelined))
+	case "mixed": // state is loaded from a bounded input before the live one is read
+		op("init", "source", true)
+		op("live", "source", false)
+		op("boot", "map", false, in(0, hash, blocking), &jobpb.Input{Operator: 1, Partitioner: hash, Exchange: pipelined, Phase: 1, Gated: true})
+		op("out", "sink", false, in(2, hash, pipelined))
+	case "groups": // producers and consumers never share a slot
+		op("in", "source", true).SlotGroup = "read"
+		op("out", "sink", true, in(0, hash, blocking)).SlotGroup = "write"
 	default:
 		return nil, []*jobpb.Diagnostic{{Code: "E031", Message: "unknown parameter", Where: "main.go:3", Hints: []string{"say keyed"}}}
 	}
@@ -397,10 +473,20 @@ func describeCommand(c *commandpb.Command) string {
 			where[a.Worker]++
 		}
 		return fmt.Sprintf("schedule %s: regions%s on %v", b.ScheduleRegions.Job, epochsText(b.ScheduleRegions.Regions), where)
+	case *commandpb.Command_ReleaseSlots:
+		return fmt.Sprintf("give back slots %v of %s", b.ReleaseSlots.Slots, b.ReleaseSlots.Job)
+	case *commandpb.Command_ReleasePartitions:
+		return fmt.Sprintf("release results of %s:%s", b.ReleasePartitions.Job, refsText(b.ReleasePartitions.Partitions))
 	case *commandpb.Command_UpdateSubtasks:
 		var us []string
 		for _, u := range b.UpdateSubtasks.Updates {
 			text := fmt.Sprintf("%d[%d]#%d %s", u.Chain, u.Index, u.Attempt, strings.TrimPrefix(u.State.String(), "SUBTASK_"))
+			if u.Produced && u.State == jobpb.SubtaskState_SUBTASK_RUNNING {
+				text += " produced"
+			}
+			if u.Loaded && u.State == jobpb.SubtaskState_SUBTASK_RUNNING {
+				text += " loaded"
+			}
 			if u.Failure != nil {
 				text += " " + failureText(u.Failure)
 			}
@@ -408,7 +494,11 @@ func describeCommand(c *commandpb.Command) string {
 		}
 		return fmt.Sprintf("update %s: %s", b.UpdateSubtasks.Job, strings.Join(us, ", "))
 	case *commandpb.Command_RestartRegions:
-		return fmt.Sprintf("restart %s: regions%s after %s", b.RestartRegions.Job, epochsText(b.RestartRegions.Regions), failureText(b.RestartRegions.Cause))
+		lost := ""
+		if len(b.RestartRegions.Lost) > 0 {
+			lost = ", lost" + refsText(b.RestartRegions.Lost)
+		}
+		return fmt.Sprintf("restart %s: regions%s after %s%s", b.RestartRegions.Job, epochsText(b.RestartRegions.Regions), failureText(b.RestartRegions.Cause), lost)
 	case *commandpb.Command_FailJob:
 		return fmt.Sprintf("fail %s: %s", b.FailJob.Job, failureText(b.FailJob.Cause))
 	case *commandpb.Command_DeployCommitter:
@@ -431,6 +521,15 @@ func describeCommand(c *commandpb.Command) string {
 	return fmt.Sprintf("%T", c.Command)
 }
 
+// refsText names stored results: edge.producer#attempt.
+func refsText(refs []*jobpb.PartitionRef) string {
+	s := ""
+	for _, r := range refs {
+		s += fmt.Sprintf(" %d.%d#%d", r.Edge, r.Producer, r.Attempt)
+	}
+	return s
+}
+
 func failureText(f *jobpb.Failure) string {
 	return fmt.Sprintf("%s %s %q", strings.ToLower(strings.TrimPrefix(f.Kind.String(), "FAILURE_")), f.Code, f.Message)
 }
@@ -442,5 +541,3 @@ func epochsText(rs []*taskpb.RegionEpoch) string {
 	}
 	return s
 }
-
-var _ = controlpb.Ack{}

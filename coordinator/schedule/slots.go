@@ -2,96 +2,197 @@ package schedule
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/sluiceio/sluice/coordinator/placement"
+	"github.com/sluiceio/sluice/coordinator/rollout"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/supply"
+	"github.com/sluiceio/sluice/coordinator/tally"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
-// want is what a job needs to schedule the regions that wait: computed when the job was compared with the world, so that
-// a look at the queue costs nothing per subtask.
+// want is what a job needs for the regions that may have slots now: as many of them, lowest first, as there is room for.
 type want struct {
+	room    int // that was looked at
 	regions []wantRegion
 	kept    map[int]string // slots that the job holds where its next attempts can be put
 	own     map[string]int // by worker: slots that the job holds where they should rather not be put
-	slots   int            // of all regions
 }
 
 type wantRegion struct {
 	index int32
+	slots int
 	fresh []int // slots without a place
 }
 
-// wait puts a job in the queue for slots if regions of it wait for them and may have them now.
-func (l *Leader) wait(j *job, facts *state.Job, s *survey) {
-	var ready []int32
-	for _, r := range s.pending {
-		if l.stopped(j, s, r) {
-			ready = append(ready, r)
-		}
-	}
+// lookPast is how many regions that do not fit are looked past for one that does.
+const lookPast = 16
+
+// queue puts a job in the queue for slots if regions of it may have some now.
+func (l *Leader) queue(j *job, facts *state.Job) {
 	if us := facts.Head().RestartAtUs; us > 0 && l.now.Before(timeOf(us)) {
 		l.wakeAt(j, timeOf(us))
-		ready = nil
-	}
-	if len(ready) == 0 {
 		l.unwait(j)
 		return
 	}
-	j.want = l.wants(j, facts, ready)
+	if !l.anyReady(j, facts) {
+		l.unwait(j)
+		return
+	}
 	l.allot = true
 	if !j.waits {
-		j.waits, j.since = true, waitsSince(facts)
+		j.waits, j.since, j.want = true, waitsSince(facts), nil
 		i, _ := slices.BinarySearchFunc(l.waiting, j, byAge)
 		l.waiting = slices.Insert(l.waiting, i, j)
 	}
 }
 
-// wants finds the slots that regions need.
-func (l *Leader) wants(j *job, facts *state.Job, regions []int32) want {
-	w := want{kept: map[int]string{}, own: map[string]int{}}
-	in := make([]int, len(facts.Plan().Regions)) // index into w.regions, from 1
-	for _, r := range regions {
-		w.regions = append(w.regions, wantRegion{index: r})
-		in[r] = len(w.regions)
+func (l *Leader) anyReady(j *job, facts *state.Job) bool {
+	for range l.ready(j, facts) {
+		return true
 	}
-	shared := make([]bool, facts.Slots()) // attempts of other regions run in it, so it cannot move
-	for t := range facts.Subtasks() {
-		if in[t.Region] == 0 && acts(t.State) {
-			shared[facts.SlotOf(t.Chain, t.Index)] = true
+	return false
+}
+
+// ready calls yield with the regions that may be scheduled, lowest first. By default these are the ones whose stored
+// inputs can all be read, so that a region that waits for results holds no slot: two jobs never wait for each other. Eager
+// jobs want all or nothing, and wait only for workers that have not come back yet.
+func (l *Leader) ready(j *job, facts *state.Job) func(yield func(int32) bool) {
+	if j.rollout.Mode != rollout.Eager {
+		return func(yield func(int32) bool) {
+			for r := range j.supply.Ready() {
+				if l.stopped(j, r) && !yield(r) {
+					return
+				}
+			}
 		}
 	}
-	seen := make([]int, facts.Slots()) // newest region that needs it, from 1
-	for t := range facts.Subtasks() {
-		i, slot := in[t.Region], 0
-		if i > 0 {
-			slot = facts.SlotOf(t.Chain, t.Index)
+	return func(yield func(int32) bool) {
+		for r := range j.supply.Waiting() {
+			if !l.stopped(j, r) || j.supply.Lacks(r) && j.supply.Count(supply.Away) > 0 {
+				return
+			}
 		}
-		if i == 0 || seen[slot] == i {
+		for r := range j.supply.Waiting() {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// wants finds the slots that the ready regions need: of as many regions as there is room for, and the first in any case.
+func (l *Leader) wants(j *job, facts *state.Job, room int) *want {
+	if j.want != nil && j.want.room >= room {
+		return j.want
+	}
+	w := &want{room: room, kept: map[int]string{}, own: map[string]int{}}
+	j.want = w
+	fresh := map[int]bool{}
+	past := 0
+	for r := range l.ready(j, facts) {
+		n, ok := l.wantOf(j, facts, w, r, fresh)
+		if !ok {
 			continue
 		}
-		first := seen[slot] == 0
-		if first {
-			w.slots++
+		w.regions = append(w.regions, n)
+		for _, s := range n.fresh {
+			fresh[s] = true
 		}
-		seen[slot] = i
+		if len(fresh) > room {
+			past++
+		}
+		if past > lookPast && j.rollout.Mode != rollout.Eager {
+			break
+		}
+	}
+	return w
+}
+
+// wantOf finds the slots of one region, and which of them have no place. It is not ok while attempts of another region are
+// in one of them whose worker takes no more: their end is on its way into the facts.
+func (l *Leader) wantOf(j *job, facts *state.Job, w *want, r int32, fresh map[int]bool) (n wantRegion, ok bool) {
+	n.index = r
+	own := map[int]int{} // by slot: attempts of the region itself that have not ended
+	var slots []int
+	for t := range subtasksOf(facts, r) {
+		j.visits++
+		slot := facts.SlotOf(t.Chain, t.Index)
+		if _, seen := own[slot]; !seen {
+			slots = append(slots, slot)
+			own[slot] = 0
+		}
+		if tally.Acts(t.State) {
+			own[slot]++
+		}
+	}
+	slices.Sort(slots)
+	n.slots = len(slots)
+	for _, slot := range slots {
+		if _, known := w.kept[slot]; known {
+			continue
+		}
+		shared := facts.InSlot(slot) > own[slot] // attempts of other regions run in it, so it cannot move
 		id, _, held := facts.Grant(slot)
 		held = held && l.usable(id) != nil && !l.soft[id].facts.Draining
-		if held && !j.avoids(id, l.now) || shared[slot] {
+		if shared && !held {
+			return n, false
+		}
+		if held && !j.avoids(id, l.now) || shared {
 			w.kept[slot] = id
 			continue
 		}
-		if held && first {
+		if held && !fresh[slot] {
 			w.own[id]++
 			l.wakeAt(j, j.trouble[id].last.Add(troubleMemory))
 		}
-		w.regions[i-1].fresh = append(w.regions[i-1].fresh, slot)
+		n.fresh = append(n.fresh, slot)
 	}
-	return w
+	return n, true
+}
+
+// subtasksOf are the subtasks of a region.
+func subtasksOf(facts *state.Job, r int32) func(yield func(*jobpb.Subtask) bool) {
+	return func(yield func(*jobpb.Subtask) bool) {
+		for _, s := range facts.Plan().Regions[r].Subtasks {
+			first := int(facts.Layout().First(s.Chain) + s.First)
+			for i := range int(s.Count) {
+				if !yield(facts.At(first + i)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// returnSlots gives back the slots of regions that wait for results: those that make the results may need them, and so may
+// other jobs. It is looked for after every restart; only then does a job hold slots in which nothing acts.
+func (l *Leader) returnSlots(j *job, facts *state.Job) {
+	if j.counts.Idle() == 0 || j.rollout.Mode == rollout.Eager {
+		return
+	}
+	keep := make([]bool, facts.Slots())
+	for t := range facts.Subtasks() {
+		waits := j.supply.Waits(t.Region) && j.supply.Lacks(t.Region)
+		if !waits && facts.Region(t.Region).Status != jobpb.RegionStatus_REGION_FINISHED {
+			keep[facts.SlotOf(t.Chain, t.Index)] = true
+		}
+	}
+	var idle []int32
+	for i := range keep {
+		if _, _, held := facts.Grant(i); held && !keep[i] && facts.InSlot(i) == 0 {
+			idle = append(idle, int32(i))
+		}
+	}
+	if len(idle) > 0 {
+		l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ReleaseSlots{ReleaseSlots: &commandpb.ReleaseSlots{
+			Job: j.id, JobEpoch: facts.Epoch(), Slots: idle,
+		}}}, &flight{})
+	}
 }
 
 // byAge is first come, first served.
@@ -111,24 +212,18 @@ func (l *Leader) unwait(j *job) {
 	if !j.waits {
 		return
 	}
-	j.waits = false
+	j.waits, j.want = false, nil
 	if i, ok := slices.BinarySearchFunc(l.waiting, j, byAge); ok {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 	}
 }
 
-// candidate is a worker that can take more of a job.
-type candidate struct {
-	w    *worker
-	free int
-}
-
 // candidates are the workers on which a job may be put, in the order of their ids, and their slots in all.
-func (l *Leader) candidates(j *job) (cs []candidate, total int) {
+func (l *Leader) candidates(j *job) (cs []placement.Worker, total int) {
 	for f := range l.v.Workers() {
 		if w := l.usable(f.Id); w != nil && !f.Draining && l.suits(j, f) {
 			total += int(f.Slots)
-			cs = append(cs, candidate{w: w, free: max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.taken[f.Id])})
+			cs = append(cs, placement.Worker{ID: w.id, Free: max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.taken[f.Id]), Held: int(j.counts.Held(f.Id))})
 		}
 	}
 	return cs, total
@@ -149,42 +244,60 @@ func (l *Leader) allocate() {
 		if l.busy(jobLane + j.id) {
 			continue
 		}
+		facts := l.v.Job(j.id)
+		w := l.wants(j, facts, free)
+		if len(w.regions) == 0 {
+			continue // something about it has changed, and it will be looked at
+		}
 		room := free
 		if first != nil {
 			room = 0
 		}
-		if l.least(j) <= room {
+		if w.least() <= room {
 			cs, _ := l.candidates(j)
 			if first != nil {
 				for i := range cs {
-					cs[i].free = 0
+					cs[i].Free = 0
 				}
 			}
-			if regions, places := l.choose(j, cs); len(regions) > 0 {
-				free = max(0, free-l.scheduleRegions(j, regions, places))
+			if regions, places := l.choose(j, facts, cs); len(regions) > 0 {
+				free = max(0, free-l.scheduleRegions(j, facts, regions, places))
 				continue
 			}
 		}
-		facts := l.v.Job(j.id)
 		switch {
 		case first != nil:
 			l.lacks(j, facts, "waits behind "+first.id+", which has waited for longer")
-		case l.lacks(j, facts, l.lackText(j, facts, free)) && j.want.slots <= total:
+		case l.lacks(j, facts, l.lackText(j, facts, free)) && j.needs() <= total:
 			first = j
 		}
 	}
 }
 
 // least is the smallest number of free slots with which some region of a job can be scheduled.
-func (l *Leader) least(j *job) int {
-	least := len(j.want.regions[0].fresh)
-	for _, r := range j.want.regions {
+func (w *want) least() int {
+	least := len(w.regions[0].fresh)
+	for _, r := range w.regions {
 		least = min(least, len(r.fresh))
 	}
-	for _, n := range j.want.own {
+	for _, n := range w.own {
 		least -= n
 	}
 	return least
+}
+
+// needs is the number of slots without which nothing more of a job runs: of its first region, or of all together.
+func (j *job) needs() int {
+	if j.rollout.Mode != rollout.Eager {
+		return j.want.regions[0].slots
+	}
+	all := map[int]bool{}
+	for _, r := range j.want.regions {
+		for _, s := range r.fresh {
+			all[s] = true
+		}
+	}
+	return len(j.want.kept) + len(all)
 }
 
 // freeSlots counts the slots of workers that can take attempts: those that are free, and all.
@@ -199,94 +312,84 @@ func (l *Leader) freeSlots() (free, total int) {
 }
 
 // choose takes as many regions as fit, in order, and finds a worker for each of their slots.
-func (l *Leader) choose(j *job, cs []candidate) (regions []int32, places map[int]string) {
-	free, kind := 0, make([]candidate, 0, len(cs))
+func (l *Leader) choose(j *job, facts *state.Job, cs []placement.Worker) (regions []int32, places map[int]string) {
+	free, kind := 0, make([]placement.Worker, 0, len(cs))
 	for i, c := range cs {
-		if !j.avoids(c.w.id, l.now) {
+		if !j.avoids(c.ID, l.now) {
 			kind = append(kind, c)
 		}
-		cs[i].free += j.want.own[c.w.id] // better there than nowhere
-		free += cs[i].free
+		cs[i].Free += j.want.own[c.ID] // better there than nowhere
+		free += cs[i].Free
 	}
-	fresh := map[int]bool{}
-	var order []int
+	var slots []placement.Slot
+	taken := map[int]bool{}
 	for _, r := range j.want.regions {
-		more := slices.DeleteFunc(slices.Clone(r.fresh), func(s int) bool { return fresh[s] })
-		if len(order)+len(more) > free {
+		more := slices.DeleteFunc(slices.Clone(r.fresh), func(s int) bool { return taken[s] })
+		if len(slots)+len(more) > free {
 			continue
 		}
 		regions = append(regions, r.index)
-		order = append(order, more...)
+		slots = append(slots, l.slotsOf(j, facts, r.index, more)...)
 		for _, s := range more {
-			fresh[s] = true
+			taken[s] = true
 		}
 	}
-	if len(j.want.own) > 0 && len(regions) < len(j.want.regions) {
-		return nil, nil // what moves gives its old slots back only if it moves as a whole
+	whole := len(j.want.own) > 0 || j.rollout.Mode == rollout.Eager // what moves gives its old slots back only if it moves as a whole
+	if whole && len(regions) < len(j.want.regions) {
+		return nil, nil
 	}
 	kindFree := 0
 	for _, c := range kind {
-		kindFree += c.free
+		kindFree += c.Free
 	}
-	if kindFree >= len(order) {
+	if kindFree >= len(slots) {
 		cs = kind
 	}
-	return regions, spread(order, cs)
+	return regions, placement.Choose(slots, cs)
 }
 
-// spread gives each slot to the worker that has most room at that moment, so that load is even.
-func spread(slots []int, cs []candidate) map[int]string {
-	h := byRoom(slices.Clone(cs))
-	heap.Init(&h)
-	places := make(map[int]string, len(slots))
-	for _, s := range slots {
-		places[s] = h[0].w.id
-		h[0].free--
-		heap.Fix(&h, 0)
+// slotsOf says of slots of a region that need a place where its subtasks ran before, and where their inputs lie.
+func (l *Leader) slotsOf(j *job, facts *state.Job, region int32, numbers []int) []placement.Slot {
+	slots := make([]placement.Slot, len(numbers))
+	at := make(map[int]*placement.Slot, len(numbers))
+	for i, s := range numbers {
+		slots[i].Number, at[s] = s, &slots[i]
 	}
-	return places
-}
-
-// byRoom is a heap: the freest worker first, among equals the lowest id.
-type byRoom []candidate
-
-func (h byRoom) Len() int { return len(h) }
-func (h byRoom) Less(a, b int) bool {
-	return h[a].free > h[b].free || h[a].free == h[b].free && h[a].w.id < h[b].w.id
-}
-func (h byRoom) Swap(a, b int) { h[a], h[b] = h[b], h[a] }
-func (h *byRoom) Push(x any)   { *h = append(*h, x.(candidate)) }
-func (h *byRoom) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
+	for t := range subtasksOf(facts, region) {
+		s := at[facts.SlotOf(t.Chain, t.Index)]
+		if s == nil {
+			continue
+		}
+		if t.Attempt > 0 && s.Previous == "" {
+			s.Previous = t.Worker
+		}
+		for _, e := range facts.Layout().In(t.Chain) {
+			s.Inputs = placement.Merge(s.Inputs, j.supply.Bytes(e, t.Index))
+		}
+	}
+	return slots
 }
 
 // scheduleRegions proposes the grant and returns how many free slots it takes.
-func (l *Leader) scheduleRegions(j *job, regions []int32, places map[int]string) int {
-	facts := l.v.Job(j.id)
-	in := make([]bool, len(facts.Plan().Regions))
-	for _, r := range regions {
-		in[r] = true
-	}
+func (l *Leader) scheduleRegions(j *job, facts *state.Job, regions []int32, places map[int]string) int {
 	c := &commandpb.ScheduleRegions{Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, regions)}
 	takes := map[string]int{}
 	for _, id := range places {
 		takes[id]++
 	}
-	for t := range facts.Subtasks() {
-		if !in[t.Region] {
-			continue
+	for _, r := range regions {
+		for t := range subtasksOf(facts, r) {
+			slot := facts.SlotOf(t.Chain, t.Index)
+			id, ok := places[slot]
+			if !ok {
+				id = j.want.kept[slot]
+			}
+			c.Assignments = append(c.Assignments, &commandpb.Assignment{Chain: t.Chain, Index: t.Index, Worker: id, Incarnation: l.v.Worker(id).GetIncarnation()})
 		}
-		slot := facts.SlotOf(t.Chain, t.Index)
-		id, ok := places[slot]
-		if !ok {
-			id = j.want.kept[slot]
-		}
-		c.Assignments = append(c.Assignments, &commandpb.Assignment{Chain: t.Chain, Index: t.Index, Worker: id, Incarnation: l.v.Worker(id).GetIncarnation()})
 	}
 	l.unwait(j)
-	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ScheduleRegions{ScheduleRegions: c}}, &flight{takes: takes})
+	j.stuck = time.Time{}
+	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ScheduleRegions{ScheduleRegions: c}}, &flight{takes: takes, calm: true})
 	return len(places)
 }
 
@@ -307,7 +410,12 @@ func (l *Leader) lacks(j *job, facts *state.Job, message string) (aged bool) {
 			return false
 		}
 	}
-	if l.mayHold(j, facts) {
+	if j.stuck.IsZero() {
+		j.stuck = l.now
+	}
+	if at := j.stuck.Add(refreshHold); facts.Active() > 0 && l.now.Before(at) {
+		l.wakeAt(j, at) // what runs may end and make room: nothing to tell about yet
+	} else if l.mayHold(j, facts) {
 		l.hold(j, facts, message)
 	}
 	return !l.now.Before(since.Add(l.cfg.Ageing))
@@ -316,20 +424,39 @@ func (l *Leader) lacks(j *job, facts *state.Job, message string) (aged bool) {
 // lackText says which slots are missing.
 func (l *Leader) lackText(j *job, facts *state.Job, free int) string {
 	_, total := l.candidates(j)
+	who := fmt.Sprintf("region %d", j.want.regions[0].index)
+	if j.rollout.Mode == rollout.Eager {
+		who = "the whole job"
+	}
+	needs := counted(j.needs(), "slot")
 	if total == 0 {
-		return fmt.Sprintf("needs %d slots, and no worker that can run it: %s", j.want.slots, l.lack(facts))
+		return fmt.Sprintf("%s needs %s, and no worker that can run it: %s", who, needs, l.lack(facts))
 	}
 	for _, n := range j.want.own {
 		free += n
 	}
-	return fmt.Sprintf("needs %d slots, %d free of %d", j.want.slots, free+len(j.want.kept), total)
+	if j.rollout.Mode == rollout.Eager {
+		free += len(j.want.kept)
+	} else {
+		free += j.want.regions[0].slots - len(j.want.regions[0].fresh)
+	}
+	return fmt.Sprintf("%s needs %s, %d free of %d", who, needs, free, total)
 }
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// refreshHold is how long the message stands that says what a job waits for.
+const refreshHold = 30 * time.Second
 
 // mayHold reports whether it is time to say what a job waits for. Numbers change all the time, so only the first message
 // is prompt.
 func (l *Leader) mayHold(j *job, facts *state.Job) bool {
-	const refresh = 30 * time.Second
-	return (facts.Head().Message == "" || l.now.Sub(j.held) >= refresh) && !l.busy(jobLane+j.id)
+	return (facts.Head().Message == "" || l.now.Sub(j.heldAt) >= refreshHold) && !l.busy(jobLane+j.id)
 }
 
 // hold records what a job waits for.
@@ -337,7 +464,7 @@ func (l *Leader) hold(j *job, facts *state.Job, message string) {
 	if facts.Head().Message == message || !l.mayHold(j, facts) {
 		return
 	}
-	j.held = l.now
+	j.heldAt = l.now
 	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_HoldJob{HoldJob: &commandpb.HoldJob{
 		Job: j.id, JobEpoch: facts.Epoch(), Message: message,
 	}}}, &flight{})

@@ -2,9 +2,8 @@ package schedule
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
+	"github.com/sluiceio/sluice/coordinator/split"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -12,11 +11,11 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
-// source is what this leader knows of a source: what its enumerator found and is not in the facts yet, and who asked for
-// splits and has no answer.
+// source is what this leader knows of a source: what its enumerator found and is not in the facts yet, and the readers'
+// questions.
 type source struct {
-	found    []found
-	requests map[int32]request // by subtask
+	found []found
+	desk  *split.Desk
 }
 
 type found struct {
@@ -24,18 +23,10 @@ type found struct {
 	receipt *receipt
 }
 
-type request struct {
-	worker  string
-	process uint64
-	attempt uint32
-	epoch   uint64 // of the region
-	have    int
-}
-
 func (j *job) source(operator int32) *source {
 	s := j.sources[operator]
 	if s == nil {
-		s = &source{requests: map[int32]request{}}
+		s = &source{desk: split.NewDesk()}
 		j.sources[operator] = s
 	}
 	return s
@@ -51,12 +42,14 @@ func (l *Leader) discovered(j *job, facts *state.Job, d *taskpb.SplitsDiscovered
 	s.found = append(s.found, found{d: d, receipt: rc})
 }
 
-// splitRequest takes a question of a reader. The newest one counts: it knows best what it has.
+// splitRequest takes a question of a reader.
 func (l *Leader) splitRequest(w *worker, j *job, facts *state.Job, process uint64, q *taskpb.SplitRequest) {
 	if src := facts.Source(q.GetOperator()); src == nil || q.Index < 0 || int(q.Index) >= src.Readers() {
 		return
 	}
-	j.source(q.Operator).requests[q.Index] = request{worker: w.id, process: process, attempt: q.Attempt, epoch: q.RegionEpoch, have: int(q.Have)}
+	j.source(q.Operator).desk.Ask(split.Request{
+		Worker: w.id, Process: process, Index: q.Index, Attempt: q.Attempt, Epoch: q.RegionEpoch, Have: int(q.Have), Read: int(q.Read),
+	})
 }
 
 // splits brings discoveries into the facts and answers requests from them: an assignment is committed before the reader
@@ -67,29 +60,15 @@ func (l *Leader) splits(j *job, facts *state.Job, src *state.Source) {
 		return
 	}
 	l.addSplits(j, facts, src, s)
-	if len(s.requests) == 0 {
+	if !s.desk.Asked() {
 		return
 	}
-	var assign []*jobpb.SplitAssignment
-	next := src.Assigned()
-	for _, index := range slices.Sorted(maps.Keys(s.requests)) {
-		q := s.requests[index]
-		t := facts.Subtask(src.Chain(), index)
-		if t.Attempt != q.attempt || src.RegionEpoch() != q.epoch || !acts(t.State) {
-			delete(s.requests, index)
-			continue
-		}
-		if l.answer(j, src, index, q) {
-			delete(s.requests, index)
-			continue
-		}
-		for range share(facts, src, index, src.Len()-next) {
-			assign = append(assign, &jobpb.SplitAssignment{Subtask: index, Attempt: t.Attempt, Split: int32(next)})
-			next++
-		}
-	}
 	key := splitKey(j, src.Operator())
-	if len(assign) == 0 || l.busy(key) {
+	answers, assign := s.desk.Serve(facts, src, split.Settling(l.busy(key)))
+	for _, a := range answers {
+		l.sendSplits(j, src, a)
+	}
+	if len(assign) == 0 {
 		return
 	}
 	l.propose(key, &commandpb.Command{Command: &commandpb.Command_AssignSplits{AssignSplits: &commandpb.AssignSplits{
@@ -97,43 +76,22 @@ func (l *Leader) splits(j *job, facts *state.Job, src *state.Source) {
 	}}}, &flight{job: j.id})
 }
 
-func splitKey(j *job, operator int32) string {
-	return fmt.Sprintf("%s%s/%d", splitLane, j.id, operator)
-}
-
-// answer sends a reader what it does not have yet, or the end. It reports false if there is nothing to say.
-func (l *Leader) answer(j *job, src *state.Source, index int32, q request) bool {
-	mine := src.Of(index)
-	end := src.Complete() && src.Assigned() == src.Len()
-	if q.have > len(mine) {
-		return true // it claims more than it was given; whatever it is, it is not for this leader to answer
-	}
-	if q.have == len(mine) && !end {
-		return false
-	}
+func (l *Leader) sendSplits(j *job, src *state.Source, a split.Answer) {
+	q := a.Request
 	m := &taskpb.AssignSplits{
-		Job: j.id, Process: q.process, Operator: src.Operator(), Chain: src.Chain(), Index: index, Attempt: q.attempt,
-		RegionEpoch: src.RegionEpoch(), Offset: int32(q.have), End: end,
+		Job: j.id, Process: q.Process, Operator: src.Operator(), Chain: src.Chain(), Index: q.Index, Attempt: q.Attempt, RegionEpoch: q.Epoch,
+		Offset: int32(q.Have), End: a.End,
 	}
-	for _, i := range mine[q.have:] {
+	for _, i := range a.Splits {
 		m.Splits = append(m.Splits, src.Split(int(i)))
 	}
-	if w := l.usable(q.worker); w != nil {
+	if w := l.usable(q.Worker); w != nil {
 		l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_AssignSplits{AssignSplits: m}})
 	}
-	return true
 }
 
-// share is how many of the free splits a reader gets at once. Of a bounded input a few, so that whoever is fast gets
-// more; fewer round trips while there are many. Of an endless one its fair part for good.
-func share(facts *state.Job, src *state.Source, index int32, free int) int {
-	readers := src.Readers()
-	if facts.Plan().Graph.Operators[src.Operator()].Bounded {
-		const most = 64
-		return min(free, max(1, min(most, free/(4*readers))))
-	}
-	fair := (src.Len() + readers - 1) / readers
-	return max(0, min(free, fair-len(src.Of(index))))
+func splitKey(j *job, operator int32) string {
+	return fmt.Sprintf("%s%s/%d", splitLane, j.id, operator)
 }
 
 // addSplits brings the oldest discovery into the facts.

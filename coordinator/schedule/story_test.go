@@ -96,8 +96,10 @@ func (st *story) cluster() (answer string, known bool) {
 	switch st.d.Cmd {
 	case "submit":
 		settings := map[string]string{}
-		if s := st.option("restart", ""); s != "" {
-			settings["restart"] = s
+		for _, name := range []string{"restart", "schedule"} {
+			if s := st.option(name, ""); s != "" {
+				settings[name] = s
+			}
 		}
 		st.submit(st.arg(0), st.arg(1)+" "+st.option("p", "1"), settings)
 	case "settle":
@@ -124,6 +126,10 @@ func (st *story) cluster() (answer string, known bool) {
 		st.roundTrip()
 	case "status":
 		return st.status(st.arg(0)), true
+	case "results":
+		return st.results(st.arg(0)), true
+	case "events":
+		return st.events(st.arg(0)), true
 	case "workers":
 		return st.workerList(), true
 	case "keep":
@@ -165,6 +171,42 @@ func (st *story) status(id string) string {
 		fmt.Fprintf(&b, "\n%d parts of output", n)
 	}
 	return b.String() + "\n"
+}
+
+// results is what the facts say of stored results, and what lies on the disks.
+func (st *story) results(id string) string {
+	var b strings.Builder
+	j := st.sim.facts.View().Job(id)
+	if j != nil && j.Plan() != nil {
+		for t := range j.Subtasks() {
+			for _, p := range t.Partitions {
+				fmt.Fprintf(&b, "%d.%d#%d %s on %s\n", p.Edge, t.Index, p.Attempt, strings.TrimPrefix(p.State.String(), "PARTITION_"), t.Worker)
+			}
+		}
+	}
+	for _, a := range st.agents() {
+		for _, inv := range a.inventory() {
+			if inv.Job == id {
+				fmt.Fprintf(&b, "disk of %s:", a.id)
+				for _, n := range inv.Partitions {
+					fmt.Fprintf(&b, " %d.%d#%d", n.Edge, n.Producer, n.Attempt)
+				}
+				b.WriteByte('\n')
+			}
+		}
+	}
+	return b.String()
+}
+
+// events are those that count what runs again.
+func (st *story) events(id string) string {
+	var b strings.Builder
+	for e := range st.sim.facts.View().Events(0) {
+		if e.Job == id && e.Kind == "region-restarted" {
+			fmt.Fprintf(&b, "%s: %d subtasks again\n", e.Kind, e.Subtasks)
+		}
+	}
+	return b.String()
 }
 
 func (st *story) workerList() string {
@@ -230,6 +272,8 @@ func (st *story) agentCommand() (answer string, known bool) {
 		}
 	case "fail":
 		st.fail(a)
+	case "lose-result", "corrupt-result": // W edge=E producer=P
+		st.spoil(a)
 	case "exit":
 		if len(a.procs) == 0 {
 			return "no process runs there\n", true
@@ -261,6 +305,12 @@ func (st *story) set(a *agent) {
 		a.slow = on
 	case "deaf": // requests to build are lost
 		a.noBuilds = on
+	case "reading": // readers do not come to the end of their splits
+		a.slowRead = on
+	case "counting": // enumerators do not come to their end
+		a.counting = on
+	case "illiterate": // attempts read no stored results
+		a.slowRead = on
 	case "later":
 		a.retries = st.number("n", 1)
 	case "uncommitted":
@@ -273,14 +323,41 @@ func (st *story) set(a *agent) {
 	}
 }
 
+// spoil deletes or corrupts the newest result of a producer for an edge.
+func (st *story) spoil(a *agent) {
+	edge, producer := int32(st.number("edge", 0)), int32(st.number("producer", 0))
+	var found fileKey
+	for k := range a.disk {
+		if k.edge == edge && k.producer == producer && k.attempt > found.attempt {
+			found = k
+		}
+	}
+	if found.attempt == 0 {
+		st.d.Fatalf(st.t, "no such result lies there")
+	}
+	if st.d.Cmd == "lose-result" {
+		delete(a.disk, found)
+	} else {
+		a.disk[found].bad = true
+	}
+}
+
 // fail CHAIN INDEX: the running attempt of a subtask fails.
 func (st *story) fail(a *agent) {
 	chain, index := st.number("chain", 0), st.number("index", 0)
+	var lost []*jobpb.PartitionRef
+	if text := st.option("lost", ""); text != "" { // edge.producer#attempt
+		r := &jobpb.PartitionRef{}
+		if _, err := fmt.Sscanf(text, "%d.%d#%d", &r.Edge, &r.Producer, &r.Attempt); err != nil {
+			st.d.Fatalf(st.t, "lost: %v", err)
+		}
+		lost = append(lost, r)
+	}
 	for _, p := range a.procs {
 		i := slices.IndexFunc(p.tasks, func(t *attempt) bool { return int(t.d.Chain) == chain && int(t.d.Index) == index && t.active() })
 		if i >= 0 {
 			a.become(p.tasks[i], jobpb.SubtaskState_SUBTASK_FAILED, &jobpb.Failure{
-				Kind: kinds[st.option("kind", "user")], Code: st.option("code", "E050"), Message: st.option("message", "it broke"), Position: "file.csv:7",
+				Kind: kinds[st.option("kind", "user")], Code: st.option("code", "E050"), Message: st.option("message", "it broke"), Position: "file.csv:7", Lost: lost,
 			})
 			return
 		}

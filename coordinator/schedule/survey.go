@@ -18,7 +18,6 @@ type survey struct {
 	// stopping are attempts on live workers that may act and must not: their region restarts, or the job ends.
 	stopping map[string]bool // by worker
 	acting   []bool          // by region: an old attempt on a connected worker may still act
-	pending  []int32         // regions that wait for slots
 	broken   map[int32]bool  // regions with an attempt that failed, was lost, or has to leave
 	causes   []*jobpb.Failure
 	gone     []*taskpb.SubtaskUpdate // attempts that nobody will report about any more
@@ -30,23 +29,28 @@ func (l *Leader) survey(j *job, facts *state.Job) *survey {
 		places: map[string]bool{}, needed: map[uint64]bool{}, missing: map[string][]int32{}, stopping: map[string]bool{},
 		acting: make([]bool, len(facts.Plan().GetRegions())), broken: map[int32]bool{},
 	}
-	for r := range facts.Regions() {
-		if r.Status == jobpb.RegionStatus_REGION_CREATED || r.Status == jobpb.RegionStatus_REGION_RESTARTING {
-			s.pending = append(s.pending, r.Index)
-		}
+	for _, f := range facts.Failures() {
+		l.lose(j, facts, f)
 	}
 	ending := ends(facts.Status())
 	lost := map[string]bool{}
 	for pos := range facts.Size() {
 		t := facts.At(pos)
+		j.visits++
 		region := facts.Region(t.Region)
 		halted := ending || region.Status == jobpb.RegionStatus_REGION_RESTARTING
 		switch t.State {
 		case jobpb.SubtaskState_SUBTASK_SCHEDULED, jobpb.SubtaskState_SUBTASK_RUNNING:
 			l.surveyAttempt(j, s, pos, t, region, halted, lost)
 		case jobpb.SubtaskState_SUBTASK_FINISHED:
-			s.needed[t.Process] = true // it may commit
+			// It may commit, or still hand over what it made to others of its region.
+			if region.Status != jobpb.RegionStatus_REGION_FINISHED || j.rollout.Writes(t.Chain) {
+				s.needed[t.Process] = true
+			}
 			s.places[t.Worker] = true
+			if !ending {
+				l.surveyResults(j, facts, s, t)
+			}
 		case jobpb.SubtaskState_SUBTASK_FAILED, jobpb.SubtaskState_SUBTASK_CANCELLED:
 			if !halted && region.Status != jobpb.RegionStatus_REGION_CREATED {
 				s.broken[t.Region] = true
@@ -121,11 +125,6 @@ func (l *Leader) surveyAttempt(j *job, s *survey, pos int, t *jobpb.Subtask, reg
 // ends reports whether nothing of a job in this status may run any more.
 func ends(s jobpb.JobStatus) bool {
 	return s == jobpb.JobStatus_JOB_FAILING || s == jobpb.JobStatus_JOB_CANCELLING
-}
-
-// acts reports whether an attempt in this state may do something.
-func acts(s jobpb.SubtaskState) bool {
-	return s == jobpb.SubtaskState_SUBTASK_SCHEDULED || s == jobpb.SubtaskState_SUBTASK_RUNNING
 }
 
 // failureOf is the reason of an attempt that ended without finishing.

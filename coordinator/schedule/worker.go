@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/tally"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -203,6 +204,7 @@ func (l *Leader) adopt(w *worker) {
 		j.scan = true
 		l.mark(j)
 	}
+	l.takeResults(w)
 }
 
 func (l *Leader) takeInventory(w *worker, j *job, p *controlpb.ProcessInventory) {
@@ -214,7 +216,7 @@ func (l *Leader) takeInventory(w *worker, j *job, p *controlpb.ProcessInventory)
 			continue
 		}
 		s := facts.At(pos)
-		if s.Attempt == u.Attempt && s.Worker == w.id && s.Process == p.Process && (acts(s.State) || !acts(u.State)) {
+		if s.Attempt == u.Attempt && s.Worker == w.id && s.Process == p.Process && (tally.Acts(s.State) || !tally.Acts(u.State)) {
 			j.sent.put(facts.Size(), pos, sent{attempt: u.Attempt, session: w.session.serial, at: l.now})
 		} else if u.Region == s.Region {
 			old[u.Region] = max(old[u.Region], min(u.RegionEpoch, facts.Region(u.Region).Epoch))
@@ -270,7 +272,7 @@ func (l *Leader) armWorker(w *worker, at time.Time) {
 		return
 	}
 	w.armed = true
-	l.timers.set(at, timerWorker, w.id)
+	l.timers.Set(at, timerWorker, w.id)
 }
 
 // checkWorker declares a worker lost that has been silent for too long.

@@ -25,7 +25,7 @@ func (t *tx) putNode(n *commandpb.Node) Result {
 	if t.Node(n.Id) == nil {
 		t.event(&jobpb.Event{Kind: "coordinator-added", Message: n.Id + " at " + n.ApiAddress})
 	}
-	t.nodes = t.nodes.put(n.Id, n)
+	t.nodes = t.nodes.Put(n.Id, n)
 	t.note(changeNode, n)
 	return applied("")
 }
@@ -34,7 +34,7 @@ func (t *tx) removeNode(id string) Result {
 	if t.Node(id) == nil {
 		return stale("", "no coordinator %s", id)
 	}
-	t.nodes = t.nodes.del(id)
+	t.nodes = t.nodes.Del(id)
 	t.gone(changeNode, id)
 	t.event(&jobpb.Event{Kind: "coordinator-removed", Message: id})
 	return applied("")
@@ -81,15 +81,15 @@ func (t *tx) registerWorker(w *commandpb.Worker) Result {
 }
 
 func (t *tx) putWorker(w *commandpb.Worker) {
-	t.workers = t.workers.put(w.Id, w)
+	t.workers = t.workers.Put(w.Id, w)
 	t.note(changeWorker, w)
 }
 
 // forgetLostWorkers keeps the list of workers from growing with every data directory that ever was.
 func (t *tx) forgetLostWorkers() {
-	for id, w := range t.workers.all() {
+	for id, w := range t.workers.All() {
 		if w.Health == commandpb.WorkerHealth_WORKER_LOST && t.now-w.SinceUs > LostWorkerMicros {
-			t.workers = t.workers.del(id)
+			t.workers = t.workers.Del(id)
 			t.gone(changeWorker, id)
 		}
 	}
@@ -157,7 +157,7 @@ func (t *tx) putArtifact(c *commandpb.PutArtifact) Result {
 			return stale("", "artifact %.12s is known like this", c.Digest)
 		}
 	}
-	t.artifacts = t.artifacts.put(c.Digest, a)
+	t.artifacts = t.artifacts.Put(c.Digest, a)
 	t.note(changeArtifact, a)
 	return applied("")
 }
@@ -166,12 +166,12 @@ func (t *tx) removeArtifact(digest string) Result {
 	if t.Artifact(digest) == nil {
 		return stale("", "no artifact %.12s", digest)
 	}
-	for _, j := range t.jobs.all() {
+	for _, j := range t.jobs.All() {
 		if j.head.Spec.Artifact == digest && !Terminal(j.Status()) {
 			return refused(CodeInUse, "job %s needs artifact %.12s", j.ID(), digest)
 		}
 	}
-	t.artifacts = t.artifacts.del(digest)
+	t.artifacts = t.artifacts.Del(digest)
 	t.gone(changeArtifact, digest)
 	return applied("")
 }
@@ -187,10 +187,10 @@ func place(worker string, incarnation uint64) string {
 // use changes the number of granted slots of one incarnation of a worker.
 func (t *tx) use(worker string, incarnation uint64, delta int32) {
 	k := place(worker, incarnation)
-	n, _ := t.used.get(k)
+	n, _ := t.used.Get(k)
 	if n += delta; n == 0 {
-		t.used = t.used.del(k)
+		t.used = t.used.Del(k)
 		return
 	}
-	t.used = t.used.put(k, n)
+	t.used = t.used.Put(k, n)
 }

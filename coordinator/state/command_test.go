@@ -188,14 +188,13 @@ func TestViewsNeverChange(t *testing.T) {
 	l := newLog(t)
 	l.must(Applied, l.do("", register("w1", 1, 4)))
 	id := l.running(twoStage(2), on("w1"))
-	l.must(Applied, l.do("", addSplits(l.job(id), 0, 3, false)))
+	l.must(Applied, l.do("", addSplits(l.job(id), 0, 3, true)))
 	before := l.s.View()
 	var saved bytes.Buffer
 	if err := before.Save(&saved); err != nil {
 		t.Fatal(err)
 	}
 	l.must(Applied, l.do("", assign(l.job(id), 0, 0, 1, 1)))
-	l.must(Applied, l.do("", addSplits(l.job(id), 3, 2, true)))
 	l.must(Applied, l.do("", report(l.job(id), jobpb.SubtaskState_SUBTASK_FINISHED, nil)))
 	l.must(Applied, l.do("", lose("w1", 1)))
 	l.must(Applied, l.do("", endJob(l.job(id), "")))
@@ -417,7 +416,7 @@ func TestRestartTakesBackWhatAttemptsAchieved(t *testing.T) {
 	l.must(Applied, l.do("", restart(l.job(id), jobpb.FailureKind_FAILURE_USER, l.now+100)))
 	j := l.job(id)
 	src := j.Source(0)
-	if len(j.Committables()) != 0 || j.Region(0).Epoch != 2 || j.Head().Restarts != 1 || src.Len() != 3 || src.Assigned() != 0 || !src.Complete() || len(src.Of(0)) != 0 {
+	if len(j.Committables()) != 0 || j.Region(0).Epoch != 2 || j.Head().Restarts != 1 || src.Len() != 3 || src.Assigned() != 2 || !src.Complete() || len(src.Of(0)) != 2 {
 		t.Fatalf("%d parts, epoch %d, %d restarts, %d of %d splits assigned", len(j.Committables()), j.Region(0).Epoch, j.Head().Restarts, src.Assigned(), src.Len())
 	}
 	if j.Subtask(1, 1).State != jobpb.SubtaskState_SUBTASK_CREATED || j.Subtask(0, 0).State != jobpb.SubtaskState_SUBTASK_RUNNING {
@@ -612,8 +611,8 @@ func TestHeadIsCopiedWhole(t *testing.T) {
 		t.Errorf("copyHead loses fields:\n%v\n%v", h, c)
 	}
 	s := &jobpb.Subtask{Chain: 1, Index: 2, Attempt: 3, Worker: "w", Incarnation: 4, Process: 5, State: 6, Region: 7, StartedUs: 8, EndedUs: 9,
-		Counters: &jobpb.Counters{RecordsIn: 10}}
-	if n := s.ProtoReflect().Descriptor().Fields().Len(); n != 11 || !proto.Equal(copySubtask(s), s) {
+		Counters: &jobpb.Counters{RecordsIn: 10}, Partitions: []*jobpb.Partition{{Edge: 11}}, Produced: true, Loaded: true}
+	if n := s.ProtoReflect().Descriptor().Fields().Len(); n != 14 || !proto.Equal(copySubtask(s), s) {
 		t.Errorf("copySubtask loses fields of %d", n)
 	}
 }

@@ -14,6 +14,8 @@ type jobEdit struct {
 	subtasks vecEdit[*jobpb.Subtask]
 	regions  vecEdit[regionRecord]
 	slots    vecEdit[slot]
+	counting bool // the counts of results are this edit's own
+	lost     []*jobpb.PartitionRef
 	err      error // an illegal transition
 }
 
@@ -68,12 +70,7 @@ func (e *jobEdit) replace(pos int, s *jobpb.Subtask) {
 	e.t.note(changeSubtask, s)
 	e.j.counts[old.State]--
 	e.j.counts[s.State]++
-	if old.State != s.State {
-		r := e.regions.at(int(s.Region))
-		r.count(old.State, -1)
-		r.count(s.State, +1)
-		e.regions.set(int(s.Region), r)
-	}
+	e.recount(old, s)
 	if active(old.State) != active(s.State) {
 		i := e.j.SlotOf(s.Chain, s.Index)
 		sl := e.slots.at(i)
@@ -84,6 +81,25 @@ func (e *jobEdit) replace(pos int, s *jobpb.Subtask) {
 		}
 		e.slots.set(i, sl)
 	}
+}
+
+// recount keeps what is counted of a region and of results in step.
+func (e *jobEdit) recount(old, s *jobpb.Subtask) {
+	if old.State != s.State {
+		r := e.regions.at(int(s.Region))
+		r.count(old.State, -1)
+		r.count(s.State, +1)
+		e.regions.set(int(s.Region), r)
+	}
+	if len(old.Partitions)+len(s.Partitions) == 0 {
+		return
+	}
+	if !e.counting {
+		e.counting = true
+		e.j.results = slices.Clone(e.j.results)
+	}
+	e.j.count(old, -1)
+	e.j.count(s, +1)
 }
 
 func (r *regionRecord) count(s jobpb.SubtaskState, delta int32) {
@@ -98,7 +114,7 @@ func (r *regionRecord) count(s jobpb.SubtaskState, delta int32) {
 // setRegion replaces the state of a region.
 func (e *jobEdit) setRegion(i int, s jobpb.RegionStatus, epoch uint64) {
 	r := e.regions.at(i)
-	r.state = &jobpb.RegionState{Index: int32(i), Epoch: epoch, Status: s}
+	r.state = &jobpb.RegionState{Index: int32(i), Epoch: epoch, Status: s, Reordered: r.state.Reordered && r.state.Epoch == epoch}
 	e.regions.set(i, r)
 	e.t.note(changeRegion, r.state)
 }

@@ -34,6 +34,14 @@ func busy(t *testing.T) *log {
 	cancelling := l.running(twoStage(1), on("w1"))
 	l.do("r-cancel", cancelJob(cancelling))
 	l.do("r-created", submit("created"))
+	storing := l.running(stages(2), on("w1"))
+	l.chainDone(storing, 0)
+	l.do("", only(report(l.job(storing), jobpb.SubtaskState_SUBTASK_FAILED, func(u *taskpb.SubtaskUpdate) {
+		u.Failure = &jobpb.Failure{Code: "E121", Kind: jobpb.FailureKind_FAILURE_LOSS, Lost: []*jobpb.PartitionRef{ref(0, 1, 1)}}
+	}), 1, 0))
+	lost := restartOf(l.job(storing), []int32{1, 2}, ref(0, 0, 1))
+	lost.GetRestartRegions().Reordered = []int32{0}
+	l.do("", lost)
 	return l
 }
 
@@ -46,6 +54,8 @@ func FuzzApplyBytes(f *testing.F) {
 	for _, c := range []*commandpb.Command{
 		lose("w1", 1), endJob(busy(t).job("two-1"), "note"), restart(busy(t).job("two-1"), jobpb.FailureKind_FAILURE_LOSS, 0),
 		scheduleAll(busy(t).s.View(), "two-4", on("w1")), assign(busy(t).job("two-2"), 0, 2), addSplits(busy(t).job("two-1"), 0, 1, true),
+		release(busy(t).job("two-8"), ref(0, 0, 1)), restartOf(busy(t).job("two-8"), []int32{0}, ref(0, 1, 1)),
+		report(busy(t).job("two-8"), jobpb.SubtaskState_SUBTASK_FINISHED, nil), scheduleAll(busy(t).s.View(), "two-8", on("w1")),
 	} {
 		b, err := proto.Marshal(c)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluiceio/sluice/coordinator/region"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
@@ -22,21 +23,20 @@ type Job struct {
 	output      []*jobpb.Committable
 	outputBytes int
 	sources     []*Source // by operator
+	results     []Results // by edge
 	scheduled   uint64    // index of the last ScheduleRegions; not kept in snapshots
 	counts      [jobpb.SubtaskState_SUBTASK_CANCELLED + 1]int32
 }
 
 // planned is a plan with what is looked up in it all the time.
 type planned struct {
-	plan   *jobpb.Plan
-	first  []int32 // by chain: position of its subtask 0 among all subtasks
-	slot   []int32 // by chain: slot of its subtask 0
-	region []int32 // by position of the subtask
+	*region.Layout
+	slot []int32 // by chain: slot of its subtask 0
 }
 
 type regionRecord struct {
 	state *jobpb.RegionState
-	// positions of the first subtasks and how many there are in all, for the status of the region
+	// subtasks in all, and how many have come so far
 	size, running, finished int32
 }
 
@@ -68,7 +68,15 @@ func (j *Job) Plan() *jobpb.Plan {
 	if j.plan == nil {
 		return nil
 	}
-	return j.plan.plan
+	return j.plan.Plan()
+}
+
+// Layout is nil until the job was planned.
+func (j *Job) Layout() *region.Layout {
+	if j.plan == nil {
+		return nil
+	}
+	return j.plan.Layout
 }
 
 // Region is the state of region i, nil if the plan has none such.
@@ -104,10 +112,10 @@ func (j *Job) At(position int) *jobpb.Subtask { return j.subtasks.at(position) }
 
 // Position of a subtask among all subtasks, in the order of chains and indexes.
 func (j *Job) Position(chain, index int32) (int, bool) {
-	if j.plan == nil || chain < 0 || int(chain) >= len(j.plan.first) || index < 0 || index >= j.plan.plan.Chains[chain].Parallelism {
+	if j.plan == nil {
 		return 0, false
 	}
-	return int(j.plan.first[chain] + index), true
+	return j.plan.Position(chain, index)
 }
 
 // Subtasks are ordered by chain, then index.
@@ -245,31 +253,22 @@ func copySubtask(s *jobpb.Subtask) *jobpb.Subtask {
 	return &jobpb.Subtask{
 		Chain: s.Chain, Index: s.Index, Attempt: s.Attempt, Worker: s.Worker, Incarnation: s.Incarnation,
 		Process: s.Process, State: s.State, Region: s.Region, StartedUs: s.StartedUs, EndedUs: s.EndedUs,
-		Counters: s.Counters,
+		Counters: s.Counters, Partitions: s.Partitions, Produced: s.Produced, Loaded: s.Loaded,
 	}
 }
 
-// index prepares the lookups of a plan, which must be valid.
-func index(p *jobpb.Plan) *planned {
-	d := &planned{plan: p, first: make([]int32, len(p.Chains)), slot: make([]int32, len(p.Chains))}
-	total := int32(0)
-	for i, c := range p.Chains {
-		d.first[i] = total
-		total += c.Parallelism
+// index prepares the lookups of a plan, which must be valid. It is an error if its regions are none.
+func index(p *jobpb.Plan) (*planned, error) {
+	l, err := region.NewLayout(p)
+	if err != nil {
+		return nil, err
 	}
-	d.region = make([]int32, total)
-	for _, r := range p.Regions {
-		for _, s := range r.Subtasks {
-			for i := s.First; i < s.First+s.Count; i++ {
-				d.region[d.first[s.Chain]+i] = r.Index
-			}
-		}
-	}
+	d := &planned{Layout: l, slot: make([]int32, len(p.Chains))}
 	groups := slotGroups(p)
 	for i, g := range groups.Of {
 		d.slot[i] = groups.First[g]
 	}
-	return d
+	return d, nil
 }
 
 // groups divides a plan's slots: those of group g are numbered from First[g] on, and subtask i of a chain lives in slot

@@ -33,9 +33,13 @@ func (e *jobEdit) planJob(c *commandpb.PlanJob) Result {
 	if c.Attempt != h.PlanAttempt {
 		return e.stale("attempt %d to plan is over, %d runs", c.Attempt, h.PlanAttempt)
 	}
+	plan, err := index(c.Plan)
+	if err != nil {
+		return refused(CodeMalformed, "job %s: %v", h.Id, err)
+	}
 	e.become(jobpb.JobStatus_JOB_WAITING)
 	h.Planner, h.Message = "", ""
-	e.j.plan = index(c.Plan)
+	e.j.plan = plan
 	e.t.note(changePlan, c.Plan)
 	e.createSubtasks()
 	e.createSources()
@@ -46,15 +50,15 @@ func (e *jobEdit) planJob(c *commandpb.PlanJob) Result {
 // createSubtasks makes the execution graph: every subtask without an attempt, every region in its first epoch.
 func (e *jobEdit) createSubtasks() {
 	p := e.j.plan
-	subtasks := makeVec[*jobpb.Subtask](len(p.region)).edit()
-	regions := makeVec[regionRecord](len(p.plan.Regions)).edit()
-	for i := range p.plan.Regions {
+	subtasks := makeVec[*jobpb.Subtask](p.Size()).edit()
+	regions := makeVec[regionRecord](len(p.Plan().Regions)).edit()
+	for i := range p.Plan().Regions {
 		regions.set(i, regionRecord{state: &jobpb.RegionState{Index: int32(i), Epoch: 1, Status: jobpb.RegionStatus_REGION_CREATED}})
 	}
-	for c, chain := range p.plan.Chains {
+	for c, chain := range p.Plan().Chains {
 		for i := range chain.Parallelism {
-			pos := int(p.first[c] + i)
-			r := p.region[pos]
+			pos := int(p.First(int32(c)) + i)
+			r := p.Of(pos)
 			subtasks.set(pos, &jobpb.Subtask{Chain: int32(c), Index: i, Region: r, State: jobpb.SubtaskState_SUBTASK_CREATED})
 			rec := regions.at(int(r))
 			rec.size++
@@ -62,22 +66,18 @@ func (e *jobEdit) createSubtasks() {
 		}
 	}
 	e.subtasks, e.regions = subtasks, regions
-	e.j.counts = [len(e.j.counts)]int32{jobpb.SubtaskState_SUBTASK_CREATED: int32(len(p.region))}
-	groups := slotGroups(p.plan)
+	e.j.counts = [len(e.j.counts)]int32{jobpb.SubtaskState_SUBTASK_CREATED: int32(p.Size())}
+	e.j.results = make([]Results, len(p.Plan().Edges))
+	groups := slotGroups(p.Plan())
 	e.slots = makeVec[slot](int(groups.First[len(groups.First)-1])).edit()
 }
 
 // createSources makes an empty record for each operator without inputs.
 func (e *jobEdit) createSources() {
-	for i, o := range e.j.plan.plan.Graph.Operators {
-		if len(o.Inputs) > 0 {
-			continue
+	for i, o := range e.j.Plan().Graph.Operators {
+		if len(o.Inputs) == 0 {
+			e.setSource(newSource(e.j.ID(), e.j.plan, int32(i)))
 		}
-		chain := chainOf(e.j.plan.plan, int32(i))
-		e.setSource(&Source{
-			job: e.j.ID(), operator: int32(i), chain: chain, region: e.j.plan.region[e.j.plan.first[chain]], regionEpoch: 1,
-			of: makeVec[[]int32](int(e.j.plan.plan.Chains[chain].Parallelism)),
-		})
 	}
 }
 
@@ -266,10 +266,13 @@ func (e *jobEdit) end(c *commandpb.EndJob) Result {
 func (e *jobEdit) close(note string) {
 	h := e.j.head
 	for pos, s := range e.subtasks.v.all() {
-		if active(s.State) || s.State == jobpb.SubtaskState_SUBTASK_CREATED {
+		switch {
+		case active(s.State) || s.State == jobpb.SubtaskState_SUBTASK_CREATED:
 			n := copySubtask(s)
 			n.State, n.EndedUs = jobpb.SubtaskState_SUBTASK_CANCELLED, e.t.now
 			e.replace(pos, n)
+		case len(s.Partitions) > 0:
+			e.releaseAll(pos, s) // they are dropped with the job
 		}
 	}
 	for i, r := range e.regions.v.all() {

@@ -14,10 +14,10 @@ func (l *loader) takeJob(p *jobpb.Job) error {
 	if !ok || n > v.nextJob || p.Spec == nil {
 		return fmt.Errorf("job %.100q has no valid number or no spec", p.Id)
 	}
-	if _, double := v.jobs.get(n); double {
+	if _, double := v.jobs.Get(n); double {
 		return fmt.Errorf("job number %d is there twice", n)
 	}
-	if _, double := v.changed.get(p.Revision); double || p.Revision > v.index {
+	if _, double := v.changed.Get(p.Revision); double || p.Revision > v.index {
 		return fmt.Errorf("job %s has the revision %d of another job or of the future", p.Id, p.Revision)
 	}
 	if _, known := jobpb.JobStatus_name[int32(p.Status)]; !known || p.Status == jobpb.JobStatus_JOB_UNSPECIFIED {
@@ -35,11 +35,11 @@ func (l *loader) takeJob(p *jobpb.Job) error {
 			continue
 		}
 		k := place(s.worker, s.incarnation)
-		used, _ := v.used.get(k)
-		v.used = v.used.put(k, used+1)
+		used, _ := v.used.Get(k)
+		v.used = v.used.Put(k, used+1)
 	}
-	v.jobs = v.jobs.put(n, j)
-	v.changed = v.changed.put(p.Revision, n)
+	v.jobs = v.jobs.Put(n, j)
+	v.changed = v.changed.Put(p.Revision, n)
 	return nil
 }
 
@@ -53,8 +53,12 @@ func (j *Job) takePlan(p *jobpb.Job) error {
 	if err := p.Plan.Validate(); err != nil {
 		return err
 	}
-	j.plan = index(p.Plan)
-	if len(p.Subtasks) != len(j.plan.region) || len(p.Regions) != len(p.Plan.Regions) {
+	var err error
+	if j.plan, err = index(p.Plan); err != nil {
+		return err
+	}
+	j.results = make([]Results, len(p.Plan.Edges))
+	if len(p.Subtasks) != j.plan.Size() || len(p.Regions) != len(p.Plan.Regions) {
 		return fmt.Errorf("%d subtasks and %d regions do not fit the plan", len(p.Subtasks), len(p.Regions))
 	}
 	regions := makeVec[regionRecord](len(p.Regions)).edit()
@@ -86,11 +90,15 @@ func (j *Job) takeSubtasks(p *jobpb.Job, regions *vecEdit[regionRecord], slots *
 	for c, chain := range p.Plan.Chains {
 		for i := range chain.Parallelism {
 			s := p.Subtasks[pos]
-			if s == nil || s.Chain != int32(c) || s.Index != i || s.Region != j.plan.region[pos] || s.State < jobpb.SubtaskState_SUBTASK_CREATED || int(s.State) >= len(j.counts) {
+			if s == nil || s.Chain != int32(c) || s.Index != i || s.Region != j.plan.Of(pos) || s.State < jobpb.SubtaskState_SUBTASK_CREATED || int(s.State) >= len(j.counts) {
 				return fmt.Errorf("subtask %d does not fit the plan", pos)
+			}
+			if err := j.takePartitions(s); err != nil {
+				return err
 			}
 			subtasks.set(pos, s)
 			j.counts[s.State]++
+			j.count(s, +1)
 			r := regions.at(int(s.Region))
 			r.size++
 			r.count(s.State, +1)
@@ -122,29 +130,50 @@ func (j *Job) takeOutput() error {
 
 // writes reports whether the plan has the subtask that prepared c.
 func (j *Job) writes(c *jobpb.Committable) bool {
-	for i, o := range j.plan.plan.Graph.Operators {
+	for i, o := range j.Plan().Graph.Operators {
 		if o.Id == c.Sink {
-			_, ok := j.Position(chainOf(j.plan.plan, int32(i)), c.Subtask)
+			_, ok := j.Position(chainOf(j.Plan(), int32(i)), c.Subtask)
 			return ok
 		}
 	}
 	return false
 }
 
+// takePartitions checks the results of a subtask: those of a finished one are whole, no other has any.
+func (j *Job) takePartitions(s *jobpb.Subtask) error {
+	out := j.plan.Out(s.Chain)
+	if s.State != jobpb.SubtaskState_SUBTASK_FINISHED {
+		out = nil
+	}
+	if len(s.Partitions) != len(out) {
+		return fmt.Errorf("subtask %d[%d] has %d results, not %d", s.Chain, s.Index, len(s.Partitions), len(out))
+	}
+	for i, p := range s.Partitions {
+		if err := p.Validate(); err != nil {
+			return fmt.Errorf("subtask %d[%d]: %w", s.Chain, s.Index, err)
+		}
+		if p.Edge != out[i] || p.Attempt != s.Attempt {
+			return fmt.Errorf("subtask %d[%d]: a result for edge %d of attempt %d", s.Chain, s.Index, p.Edge, p.Attempt)
+		}
+	}
+	return nil
+}
+
 // takeSource attaches the record of a source to its job, which comes before it.
 func (l *loader) takeSource(p *jobpb.SourceState) error {
 	j := l.v.Job(p.Job)
-	if j == nil || j.plan == nil || p.Operator < 0 || int(p.Operator) >= len(j.plan.plan.Graph.Operators) || j.Source(p.Operator) != nil {
+	if j == nil || j.plan == nil || p.Operator < 0 || int(p.Operator) >= len(j.Plan().Graph.Operators) || j.Source(p.Operator) != nil {
 		return fmt.Errorf("source %d of job %.100q: no such job or operator, or it is there twice", p.Operator, p.Job)
 	}
-	chain := chainOf(j.plan.plan, p.Operator)
-	s := &Source{
-		job: p.Job, operator: p.Operator, chain: chain, region: j.plan.region[j.plan.first[chain]], regionEpoch: p.RegionEpoch, complete: p.Complete,
-	}
+	s := newSource(p.Job, j.plan, p.Operator)
+	s.regionEpoch, s.complete = p.RegionEpoch, p.Complete
 	if s.region != p.Region {
 		return fmt.Errorf("source %d of job %s: region %d, the plan says %d", p.Operator, p.Job, p.Region, s.region)
 	}
-	splits, owners, of := s.splits.edit(), s.owners.edit(), makeVec[[]int32](int(j.plan.plan.Chains[chain].Parallelism)).edit()
+	if s.bounded && !s.complete && len(p.Assignments) > 0 {
+		return fmt.Errorf("source %d of job %s: splits were assigned before all were known", p.Operator, p.Job)
+	}
+	splits, owners, of := s.splits.edit(), s.owners.edit(), s.of.edit()
 	for _, x := range p.Splits {
 		if err := x.Validate(); err != nil {
 			return fmt.Errorf("source %d of job %s: %w", p.Operator, p.Job, err)
@@ -162,6 +191,6 @@ func (l *loader) takeSource(p *jobpb.SourceState) error {
 	s.splits, s.owners, s.of = splits.v, owners.v, of.v
 	next := *j
 	next.sources = append(j.sources[:len(j.sources):len(j.sources)], s)
-	l.v.jobs = l.v.jobs.put(j.number, &next)
+	l.v.jobs = l.v.jobs.Put(j.number, &next)
 	return nil
 }

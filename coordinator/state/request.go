@@ -37,11 +37,11 @@ func (t *tx) submitJob(spec *jobpb.JobSpec, request string) Result {
 // putJob makes a changed job head visible under this command's revision.
 func (t *tx) putJob(j *Job) {
 	if j.head.Revision != 0 {
-		t.changed = t.changed.del(j.head.Revision)
+		t.changed = t.changed.Del(j.head.Revision)
 	}
 	j.head.Revision = t.index
-	t.changed = t.changed.put(t.index, j.number)
-	t.jobs = t.jobs.put(j.number, j)
+	t.changed = t.changed.Put(t.index, j.number)
+	t.jobs = t.jobs.Put(j.number, j)
 	t.note(changeJob, j.head)
 }
 
@@ -71,8 +71,8 @@ func (t *tx) forgetJobs(ids []string) Result {
 		if j == nil || !Terminal(j.Status()) {
 			continue
 		}
-		t.jobs = t.jobs.del(j.number)
-		t.changed = t.changed.del(j.head.Revision)
+		t.jobs = t.jobs.Del(j.number)
+		t.changed = t.changed.Del(j.head.Revision)
 		t.gone(changeJob, id)
 		n++
 	}
@@ -121,7 +121,7 @@ func requestTime(id string) (micros int64, ok bool) {
 // noRoom refuses a request whose id could not be remembered: forgetting a younger one instead could run a job twice.
 func (t *tx) noRoom() (Result, bool) {
 	t.expire()
-	if t.requests.len() >= MaxRequests {
+	if t.requests.Len() >= MaxRequests {
 		return refused(CodeFull, "%d requests within 24 hours: no more can be remembered", MaxRequests), true
 	}
 	return Result{}, false
@@ -130,8 +130,8 @@ func (t *tx) noRoom() (Result, bool) {
 func (t *tx) remember(id, kind, job string, print []byte) {
 	r := &commandpb.Request{Id: id, Kind: kind, Job: job, TimeUs: t.now, Fingerprint: print}
 	t.nextRequest++
-	t.requests = t.requests.put(id, r)
-	t.requestAge = t.requestAge.put(t.nextRequest, id)
+	t.requests = t.requests.Put(id, r)
+	t.requestAge = t.requestAge.Put(t.nextRequest, id)
 	t.note(changeRequest, r)
 }
 
@@ -140,12 +140,12 @@ func (t *tx) remember(id, kind, job string, print []byte) {
 func (t *tx) expire() {
 	const most = 8
 	for range most {
-		n, id, ok := t.requestAge.first()
+		n, id, ok := t.requestAge.First()
 		if !ok || t.now-t.Request(id).TimeUs <= RequestMemoryMicros {
 			return
 		}
-		t.requestAge = t.requestAge.del(n)
-		t.requests = t.requests.del(id)
+		t.requestAge = t.requestAge.Del(n)
+		t.requests = t.requests.Del(id)
 		t.gone(changeRequest, id)
 	}
 }

@@ -2,7 +2,7 @@ package state
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -31,8 +31,17 @@ func (e *jobEdit) schedule(c *commandpb.ScheduleRegions) Result {
 	if h.Message, h.RestartAtUs = "", 0; h.StartedUs == 0 {
 		h.StartedUs = e.t.now
 	}
-	e.event("job-running", fmt.Sprintf("%d regions, %d subtasks", len(c.Regions), len(c.Assignments)))
+	e.tellScheduled(c)
 	return applied(h.Id)
+}
+
+// tellScheduled notes which regions were given attempts.
+func (e *jobEdit) tellScheduled(c *commandpb.ScheduleRegions) {
+	regions := make([]int32, len(c.Regions))
+	for i, r := range c.Regions {
+		regions[i] = r.Region
+	}
+	e.event("job-running", fmt.Sprintf("%d regions, %d subtasks: %s", len(c.Regions), len(c.Assignments), e.j.plan.SubtaskNames(regions)))
 }
 
 // granting is one ScheduleRegions at work.
@@ -74,7 +83,7 @@ func (g *granting) check(c *commandpb.ScheduleRegions) Result {
 func (g *granting) checkAssignment(a *commandpb.Assignment) Result {
 	e := g.e
 	pos, ok := e.j.Position(a.Chain, a.Index)
-	if !ok || g.taken[pos] || !g.in[e.j.plan.region[pos]] {
+	if !ok || g.taken[pos] || !g.in[e.j.plan.Of(pos)] {
 		return refused(CodeMalformed, "subtask %d[%d] does not exist, is assigned twice or is in another region", a.Chain, a.Index)
 	}
 	g.taken[pos] = true
@@ -151,7 +160,8 @@ func (g *granting) perform(c *commandpb.ScheduleRegions) {
 		n := copySubtask(e.subtasks.at(pos))
 		n.Attempt++
 		n.Worker, n.Incarnation, n.Process = a.Worker, a.Incarnation, process[a.Worker]
-		n.State, n.StartedUs, n.EndedUs, n.Counters = jobpb.SubtaskState_SUBTASK_SCHEDULED, 0, 0, nil
+		n.State, n.StartedUs, n.EndedUs = jobpb.SubtaskState_SUBTASK_SCHEDULED, 0, 0
+		forget(n)
 		e.replace(pos, n)
 	}
 	for _, r := range c.Regions {
@@ -188,22 +198,28 @@ func (e *jobEdit) update(c *commandpb.UpdateSubtasks) Result {
 		return e.stale("job epoch is %d", h.Epoch)
 	}
 	dropped := 0
-	touched := map[int32]bool{}
+	var touched []int32
 	for _, u := range c.Updates {
 		if !e.updateOne(u) {
 			dropped++
 			continue
 		}
-		touched[e.j.plan.region[int(e.j.plan.first[u.Chain]+u.Index)]] = true
+		touched = append(touched, e.j.plan.Of(int(e.j.plan.First(u.Chain)+u.Index)))
 	}
 	if len(touched) == 0 {
 		return e.stale("all %d reports are of attempts that are over", dropped)
 	}
-	for i := range e.regions.v.len() {
-		if touched[int32(i)] {
-			e.settleRegion(i)
+	var done []int32
+	slices.Sort(touched)
+	for _, i := range slices.Compact(touched) {
+		if e.settleRegion(int(i)) == jobpb.RegionStatus_REGION_FINISHED {
+			done = append(done, i)
 		}
 	}
+	if len(done) > 0 && e.regions.v.len() > 1 { // of a job with one region it goes without saying
+		e.event("regions-finished", e.j.plan.SubtaskNames(done))
+	}
+	e.tellLost()
 	if e.in(jobpb.JobStatus_JOB_RUNNING) && int(e.j.counts[jobpb.SubtaskState_SUBTASK_FINISHED]) == e.subtasks.v.len() {
 		e.become(jobpb.JobStatus_JOB_FINISHING)
 		e.event("job-finishing", fmt.Sprintf("%d parts of output to commit", len(e.j.output)))
@@ -232,12 +248,7 @@ func (e *jobEdit) updateOne(u *taskpb.SubtaskUpdate) bool {
 	n := copySubtask(s)
 	switch u.State {
 	case jobpb.SubtaskState_SUBTASK_RUNNING:
-		if fenced || s.State == u.State {
-			return false
-		}
-		n.State, n.StartedUs = u.State, e.t.now
-		e.replace(pos, n)
-		return true
+		return !fenced && e.progress(pos, s, u)
 	case jobpb.SubtaskState_SUBTASK_FINISHED, jobpb.SubtaskState_SUBTASK_FAILED, jobpb.SubtaskState_SUBTASK_CANCELLED:
 		n.State, n.EndedUs, n.Counters = u.State, e.t.now, u.Counters
 	default:
@@ -248,9 +259,14 @@ func (e *jobEdit) updateOne(u *taskpb.SubtaskUpdate) bool {
 	case fenced:
 		n.State = jobpb.SubtaskState_SUBTASK_CANCELLED // whatever it says of itself, its work is void
 	case u.State == jobpb.SubtaskState_SUBTASK_FINISHED:
-		if failure = e.takeOutput(u); failure != nil {
-			n.State = jobpb.SubtaskState_SUBTASK_FAILED
+		if n.Partitions, failure = e.takePartitions(u); failure == nil {
+			failure = e.takeOutput(u)
 		}
+		if failure != nil {
+			n.State, n.Partitions = jobpb.SubtaskState_SUBTASK_FAILED, nil
+		}
+	case u.State == jobpb.SubtaskState_SUBTASK_FAILED:
+		e.lose(e.readBy(u.Chain, u.Failure.GetLost()))
 	}
 	e.replace(pos, n)
 	if n.State == jobpb.SubtaskState_SUBTASK_FAILED && !ending {
@@ -262,12 +278,27 @@ func (e *jobEdit) updateOne(u *taskpb.SubtaskUpdate) bool {
 	return true
 }
 
+// progress takes what a running attempt has come to. It reports whether that is news.
+func (e *jobEdit) progress(pos int, s *jobpb.Subtask, u *taskpb.SubtaskUpdate) bool {
+	if s.State == u.State && (s.Produced || !u.Produced) && (s.Loaded || !u.Loaded) {
+		return false
+	}
+	n := copySubtask(s)
+	n.Produced, n.Loaded = s.Produced || u.Produced, s.Loaded || u.Loaded
+	if s.State != u.State {
+		n.State, n.StartedUs = u.State, e.t.now
+	}
+	e.replace(pos, n)
+	return true
+}
+
 // describe fills in what the reporter of a failure left out.
 func describe(f *jobpb.Failure, s *jobpb.Subtask, now int64) *jobpb.Failure {
 	n := &jobpb.Failure{Kind: jobpb.FailureKind_FAILURE_LOSS, Code: CodeNoReason, Message: "the attempt ended without a reason"}
 	if f != nil {
 		n = &jobpb.Failure{
 			Code: f.Code, Message: f.Message, Operator: f.Operator, Position: f.Position, Stack: f.Stack, TimeUs: f.TimeUs, Kind: f.Kind,
+			Lost: f.Lost[:min(len(f.Lost), maxLostTold)],
 		}
 	}
 	if n.Kind == jobpb.FailureKind_FAILURE_UNSPECIFIED {
@@ -308,7 +339,7 @@ func (e *jobEdit) takeOutput(u *taskpb.SubtaskUpdate) *jobpb.Failure {
 
 // isSink reports whether a chain holds the operator with this id.
 func (e *jobEdit) isSink(chain int32, id string) bool {
-	p := e.j.plan.plan
+	p := e.j.Plan()
 	for _, o := range p.Chains[chain].Operators {
 		if p.Graph.Operators[o].Id == id {
 			return true
@@ -317,21 +348,23 @@ func (e *jobEdit) isSink(chain int32, id string) bool {
 	return false
 }
 
-// settleRegion derives the status of a region from its subtasks.
-func (e *jobEdit) settleRegion(i int) {
+// settleRegion derives the status of a region from its subtasks, and returns the new one if it has changed.
+func (e *jobEdit) settleRegion(i int) (to jobpb.RegionStatus) {
 	r := e.regions.at(i)
-	to := r.state.Status
+	to = r.state.Status
 	switch {
 	case to != jobpb.RegionStatus_REGION_SCHEDULED && to != jobpb.RegionStatus_REGION_RUNNING:
-		return
+		return 0
 	case r.finished == r.size:
 		to = jobpb.RegionStatus_REGION_FINISHED
 	case r.finished+r.running == r.size:
 		to = jobpb.RegionStatus_REGION_RUNNING
 	}
-	if to != r.state.Status {
-		e.setRegion(i, to, r.state.Epoch)
+	if to == r.state.Status {
+		return 0
 	}
+	e.setRegion(i, to, r.state.Epoch)
+	return to
 }
 
 // Codes of failures that the facts themselves find.
@@ -339,156 +372,3 @@ const (
 	CodeNoReason  = "E117" // an attempt ended without a reason
 	CodeBadOutput = "E118" // prepared output that cannot be kept
 )
-
-// restart fences the attempts of regions and lets them wait for their next ones. Their prepared output is void; a
-// committer removes it by its epoch, so nothing has to be remembered of it here.
-func (e *jobEdit) restart(c *commandpb.RestartRegions) Result {
-	h := e.j.head
-	if !e.in(jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING) {
-		return e.wrongStatus()
-	}
-	if c.JobEpoch != h.Epoch {
-		return e.stale("job epoch is %d", h.Epoch)
-	}
-	in := make([]bool, e.regions.v.len())
-	for _, r := range c.Regions {
-		if r.Region < 0 || int(r.Region) >= len(in) {
-			return refused(CodeMalformed, "job %s has no region %d", h.Id, r.Region)
-		}
-		s := e.regions.at(int(r.Region)).state
-		if r.Epoch != s.Epoch {
-			return e.stale("region %d is in epoch %d", r.Region, s.Epoch)
-		}
-		if s.Status == jobpb.RegionStatus_REGION_CREATED || s.Status == jobpb.RegionStatus_REGION_RESTARTING {
-			return e.stale("region %d waits for its attempts already", r.Region)
-		}
-		in[r.Region] = true
-	}
-	e.become(jobpb.JobStatus_JOB_RESTARTING)
-	for _, r := range c.Regions {
-		e.setRegion(int(r.Region), jobpb.RegionStatus_REGION_RESTARTING, r.Epoch+1)
-	}
-	e.resetSubtasks(in)
-	e.countRestart(c)
-	e.event("region-restarted", restartText(c))
-	return applied(h.Id)
-}
-
-// resetSubtasks takes back what the attempts of restarting regions achieved. Those that may still act keep their state
-// until they report their end or their worker is lost.
-func (e *jobEdit) resetSubtasks(in []bool) {
-	for pos, s := range e.subtasks.v.all() {
-		if !in[s.Region] || active(s.State) || s.State == jobpb.SubtaskState_SUBTASK_CREATED {
-			continue
-		}
-		n := copySubtask(s)
-		n.State, n.Counters = jobpb.SubtaskState_SUBTASK_CREATED, nil
-		e.replace(pos, n)
-	}
-	for _, s := range e.j.sources {
-		if in[s.region] {
-			e.setSource(s.restarted(e.regions.at(int(s.region)).state.Epoch))
-		}
-	}
-	p := e.j.plan
-	chain := map[string]int32{}
-	for _, c := range p.plan.Chains {
-		for _, o := range c.Operators {
-			chain[p.plan.Graph.Operators[o].Id] = c.Index
-		}
-	}
-	e.dropOutput(func(c *jobpb.Committable) bool { return in[p.region[p.first[chain[c.Sink]]+c.Subtask]] })
-}
-
-func (e *jobEdit) countRestart(c *commandpb.RestartRegions) {
-	h := e.j.head
-	h.RestartAtUs, h.Message = max(h.RestartAtUs, c.RestartAtUs), "" // an earlier region may still wait out its back-off
-	if c.Cause.Kind == jobpb.FailureKind_FAILURE_LOSS {
-		h.Losses++
-	} else {
-		h.Restarts++
-	}
-	e.addFailure(c.Cause)
-	r := &jobpb.Restart{TimeUs: e.t.now, Kind: c.Cause.Kind, DelayUs: max(0, c.RestartAtUs-e.t.now)}
-	e.j.history = appendBounded(e.j.history, r, MaxHistory)
-	e.t.note(changeRestart, r)
-}
-
-func restartText(c *commandpb.RestartRegions) string {
-	s := fmt.Sprintf("region %d", c.Regions[0].Region)
-	if n := len(c.Regions); n > 1 {
-		s = fmt.Sprintf("%d regions", n)
-	}
-	return s + ": " + c.Cause.Code + ": " + firstLine(c.Cause.Message)
-}
-
-func (e *jobEdit) addSplits(c *commandpb.AddSplits) Result {
-	s, r := e.openSource(c.JobEpoch, c.Operator, c.RegionEpoch)
-	if s == nil {
-		return r
-	}
-	if s.complete || int(c.Offset) != s.splits.len() {
-		return e.stale("source %d has %d splits already, complete: %t", c.Operator, s.splits.len(), s.complete)
-	}
-	n := *s
-	edit := n.splits.edit()
-	for _, x := range c.Splits {
-		edit.push(x)
-		n.bytes += len(x.Data) + len(x.Id)
-		e.t.note(changeSplit, x)
-	}
-	n.splits, n.complete = edit.v, c.End
-	if n.splits.len() > MaxSplits || n.bytes > MaxSourceBytes {
-		return Result{Status: Refused, Code: CodeFull, Job: e.j.ID(), Message: fmt.Sprintf("source %d: %d splits with %d bytes; at most %d with %d MiB can be kept",
-			c.Operator, n.splits.len(), n.bytes, MaxSplits, MaxSourceBytes>>20)}
-	}
-	e.setSource(&n)
-	return applied(e.j.ID())
-}
-
-func (e *jobEdit) assignSplits(c *commandpb.AssignSplits) Result {
-	s, r := e.openSource(c.JobEpoch, c.Operator, c.RegionEpoch)
-	if s == nil {
-		return r
-	}
-	n, dropped := *s, 0
-	owners, of := n.owners.edit(), n.of.edit()
-	for _, a := range c.Assignments {
-		t := e.j.Subtask(s.chain, a.Subtask)
-		if t == nil || t.Attempt != a.Attempt || !active(t.State) || int(a.Split) != owners.v.len() || int(a.Split) >= s.splits.len() {
-			dropped++
-			continue
-		}
-		owners.push(a)
-		mine := of.at(int(a.Subtask))
-		of.set(int(a.Subtask), append(mine[:len(mine):len(mine)], a.Split))
-		e.t.note(changeAssignment, a)
-	}
-	if dropped == len(c.Assignments) {
-		return e.stale("none of the %d splits is free, or the attempts are over", dropped)
-	}
-	n.owners, n.of = owners.v, of.v
-	e.setSource(&n)
-	res := applied(e.j.ID())
-	res.Dropped = dropped
-	return res
-}
-
-// openSource is the source, if its region runs in the given epoch.
-func (e *jobEdit) openSource(epoch uint64, operator int32, regionEpoch uint64) (*Source, Result) {
-	if !e.in(jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING) {
-		return nil, e.wrongStatus()
-	}
-	if epoch != e.j.head.Epoch {
-		return nil, e.stale("job epoch is %d", e.j.head.Epoch)
-	}
-	s := e.j.Source(operator)
-	if s == nil {
-		return nil, refused(CodeMalformed, "job %s has no source %d", e.j.ID(), operator)
-	}
-	r := e.regions.at(int(s.region)).state
-	if r.Epoch != regionEpoch || r.Status != jobpb.RegionStatus_REGION_SCHEDULED && r.Status != jobpb.RegionStatus_REGION_RUNNING {
-		return nil, e.stale("region %d is %s in epoch %d", s.region, strings.TrimPrefix(r.Status.String(), "REGION_"), r.Epoch)
-	}
-	return s, Result{}
-}

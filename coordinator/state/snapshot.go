@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/coordinator/state/ordered"
 	"github.com/sluiceio/sluice/proto/commandpb"
 )
 
@@ -49,25 +50,25 @@ func (v *View) Save(w io.Writer) error {
 }
 
 func (v *View) saveRecords(s *saver) {
-	for _, n := range v.nodes.all() {
+	for _, n := range v.nodes.All() {
 		s.record(&commandpb.Record{Record: &commandpb.Record_Node{Node: n}})
 	}
-	for _, w := range v.workers.all() {
+	for _, w := range v.workers.All() {
 		s.record(&commandpb.Record{Record: &commandpb.Record_Worker{Worker: w}})
 	}
-	for _, a := range v.artifacts.all() {
+	for _, a := range v.artifacts.All() {
 		s.record(&commandpb.Record{Record: &commandpb.Record_Artifact{Artifact: a}})
 	}
-	for _, j := range v.jobs.all() {
+	for _, j := range v.jobs.All() {
 		s.record(&commandpb.Record{Record: &commandpb.Record_Job{Job: j.Proto()}})
 		for _, src := range j.sources {
 			s.record(&commandpb.Record{Record: &commandpb.Record_Source{Source: src.Proto()}})
 		}
 	}
-	for _, id := range v.requestAge.all() {
+	for _, id := range v.requestAge.All() {
 		s.record(&commandpb.Record{Record: &commandpb.Record_Request{Request: v.Request(id)}})
 	}
-	for _, e := range v.events.all() {
+	for _, e := range v.events.All() {
 		s.record(&commandpb.Record{Record: &commandpb.Record_Event{Event: e}})
 	}
 }
@@ -223,12 +224,12 @@ func (l *loader) take(r *commandpb.Record) error {
 		return l.takeSource(r.Source)
 	case *commandpb.Record_Request:
 		v.nextRequest++
-		v.requestAge = v.requestAge.put(v.nextRequest, r.Request.Id)
+		v.requestAge = v.requestAge.Put(v.nextRequest, r.Request.Id)
 		return put(&v.requests, r.Request.Id, r.Request)
 	case *commandpb.Record_Event:
 		v.nextEvent++
-		v.events = v.events.put(v.nextEvent, r.Event)
-		if v.events.len() > MaxEvents {
+		v.events = v.events.Put(v.nextEvent, r.Event)
+		if v.events.Len() > MaxEvents {
 			return fmt.Errorf("more than %d events", MaxEvents)
 		}
 	default:
@@ -237,10 +238,10 @@ func (l *loader) take(r *commandpb.Record) error {
 	return nil
 }
 
-func put[V any](m *omap[string, V], key string, val V) error {
-	if _, double := m.get(key); double || key == "" {
+func put[V any](m *ordered.Map[string, V], key string, val V) error {
+	if _, double := m.Get(key); double || key == "" {
 		return fmt.Errorf("record %q is there twice or has no name", key)
 	}
-	*m = m.put(key, val)
+	*m = m.Put(key, val)
 	return nil
 }

@@ -1,13 +1,24 @@
 package state
 
-import "github.com/sluiceio/sluice/proto/jobpb"
+import (
+	"fmt"
+	"strings"
 
-// Source is what is known of one source of a job: the splits that its enumerator found and which attempt reads which.
+	"github.com/sluiceio/sluice/proto/commandpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+// Source is what is known of one source of a job: the splits that its enumerator found and which subtask reads which.
 // An immutable record, kept apart from the job. Splits are given away in the order in which they were found, so those
 // that have an owner are always the first ones.
+//
+// The splits of a bounded source are given away when all are known, and for good: an attempt that runs again reads those
+// of the one before it. So what it stored can be made again. An endless source gives them away as they come, and takes
+// all back when its region restarts.
 type Source struct {
 	job         string
 	operator    int32
+	bounded     bool
 	chain       int32
 	region      int32
 	regionEpoch uint64
@@ -24,10 +35,13 @@ func (s *Source) Operator() int32 { return s.operator }
 // Chain is the chain that reads the source.
 func (s *Source) Chain() int32 { return s.chain }
 
-// Region is the region of that chain.
+// Bounded reports whether the source ends.
+func (s *Source) Bounded() bool { return s.bounded }
+
+// Region is the region of the subtask 0 of that chain, where the enumerator runs.
 func (s *Source) Region() int32 { return s.region }
 
-// RegionEpoch is the epoch in which the present assignments hold.
+// RegionEpoch is the epoch of that region: what an enumerator of another one found is void.
 func (s *Source) RegionEpoch() uint64 { return s.regionEpoch }
 
 // Complete reports whether the enumerator reached its end.
@@ -72,15 +86,116 @@ func (s *Source) head() *jobpb.SourceState {
 	return &jobpb.SourceState{Job: s.job, Operator: s.operator, Region: s.region, RegionEpoch: s.regionEpoch, Complete: s.complete}
 }
 
-// restarted is the source in a new epoch of its region. Assignments end. The splits of an unfinished enumeration are
-// forgotten with them: the next enumerator starts from nothing and need not find things in the same order.
+func newSource(job string, p *planned, operator int32) *Source {
+	chain := chainOf(p.Plan(), operator)
+	return &Source{
+		job: job, operator: operator, bounded: p.Plan().Graph.Operators[operator].Bounded, chain: chain,
+		region: p.Of(int(p.First(chain))), regionEpoch: 1, of: makeVec[[]int32](int(p.Plan().Chains[chain].Parallelism)),
+	}
+}
+
+// restarted is the source in a new epoch of its enumerator's region. The splits of an unfinished enumeration are
+// forgotten: the next enumerator starts from nothing and need not find things in the same order. Of a bounded source none
+// of them has been read, and assignments stay; of an endless one they end.
 func (s *Source) restarted(epoch uint64) *Source {
 	n := *s
 	n.regionEpoch = epoch
-	n.owners = vec[*jobpb.SplitAssignment]{}
-	n.of = makeVec[[]int32](s.of.len())
+	if !n.bounded {
+		n.owners = vec[*jobpb.SplitAssignment]{}
+		n.of = makeVec[[]int32](s.of.len())
+	}
 	if !n.complete {
 		n.splits, n.bytes = vec[*jobpb.Split]{}, 0
 	}
 	return &n
+}
+
+func (e *jobEdit) addSplits(c *commandpb.AddSplits) Result {
+	s, r := e.openSource(c.JobEpoch, c.Operator)
+	if s != nil {
+		r = e.enumerates(s, c.RegionEpoch)
+	}
+	if r.Status != Applied {
+		return r
+	}
+	if s.complete || int(c.Offset) != s.splits.len() {
+		return e.stale("source %d has %d splits already, complete: %t", c.Operator, s.splits.len(), s.complete)
+	}
+	n := *s
+	edit := n.splits.edit()
+	for _, x := range c.Splits {
+		edit.push(x)
+		n.bytes += len(x.Data) + len(x.Id)
+		e.t.note(changeSplit, x)
+	}
+	n.splits, n.complete = edit.v, c.End
+	if n.splits.len() > MaxSplits || n.bytes > MaxSourceBytes {
+		return Result{Status: Refused, Code: CodeFull, Job: e.j.ID(), Message: fmt.Sprintf("source %d: %d splits with %d bytes; at most %d with %d MiB can be kept",
+			c.Operator, n.splits.len(), n.bytes, MaxSplits, MaxSourceBytes>>20)}
+	}
+	e.setSource(&n)
+	return applied(e.j.ID())
+}
+
+func (e *jobEdit) assignSplits(c *commandpb.AssignSplits) Result {
+	s, r := e.openSource(c.JobEpoch, c.Operator)
+	if s != nil && !s.bounded {
+		r = e.enumerates(s, c.RegionEpoch)
+	}
+	switch {
+	case r.Status != Applied:
+		return r
+	case s.bounded && !s.complete:
+		return e.stale("source %d: not all splits are known", c.Operator)
+	}
+	n, dropped := *s, 0
+	owners, of := n.owners.edit(), n.of.edit()
+	for _, a := range c.Assignments {
+		t := e.j.Subtask(s.chain, a.Subtask)
+		if t == nil || t.Attempt != a.Attempt || !e.counts(t) || int(a.Split) != owners.v.len() || int(a.Split) >= s.splits.len() {
+			dropped++
+			continue
+		}
+		owners.push(a)
+		mine := of.at(int(a.Subtask))
+		of.set(int(a.Subtask), append(mine[:len(mine):len(mine)], a.Split))
+		e.t.note(changeAssignment, a)
+	}
+	if dropped == len(c.Assignments) {
+		return e.stale("none of the %d splits is free, or the attempts are over", dropped)
+	}
+	n.owners, n.of = owners.v, of.v
+	e.setSource(&n)
+	res := applied(e.j.ID())
+	res.Dropped = dropped
+	return res
+}
+
+// openSource is the source, or why there is none at work.
+func (e *jobEdit) openSource(epoch uint64, operator int32) (*Source, Result) {
+	if !e.in(jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING) {
+		return nil, e.wrongStatus()
+	}
+	if epoch != e.j.head.Epoch {
+		return nil, e.stale("job epoch is %d", e.j.head.Epoch)
+	}
+	s := e.j.Source(operator)
+	if s == nil {
+		return nil, refused(CodeMalformed, "job %s has no source %d", e.j.ID(), operator)
+	}
+	return s, Result{Status: Applied}
+}
+
+// enumerates checks that the enumerator's region runs in the given epoch.
+func (e *jobEdit) enumerates(s *Source, epoch uint64) Result {
+	r := e.regions.at(int(s.region)).state
+	if r.Epoch != epoch || r.Status != jobpb.RegionStatus_REGION_SCHEDULED && r.Status != jobpb.RegionStatus_REGION_RUNNING {
+		return e.stale("region %d is %s in epoch %d", s.region, strings.TrimPrefix(r.Status.String(), "REGION_"), r.Epoch)
+	}
+	return Result{Status: Applied}
+}
+
+// counts reports whether the attempt of a subtask may act, and what it does is not void.
+func (e *jobEdit) counts(s *jobpb.Subtask) bool {
+	return active(s.State) && e.regions.at(int(s.Region)).state.Status != jobpb.RegionStatus_REGION_RESTARTING
 }

@@ -21,7 +21,7 @@ const Version = 1
 const (
 	MaxEvents   = 1000
 	MaxFailures = 20      // of one job
-	MaxHistory  = 128     // restarts of one job
+	MaxHistory  = 128     // restarts of one job after failures of user code, and as many after losses
 	MaxRequests = 500_000 // request ids
 	// RequestMemoryMicros is how long a request id is remembered, in committed time.
 	RequestMemoryMicros = 24 * 3600 * 1_000_000
@@ -244,10 +244,10 @@ func (t *tx) gone(kind byte, id string) {
 func (t *tx) event(e *jobpb.Event) {
 	e.Index, e.TimeUs, e.Term = t.index, t.now, t.term
 	t.nextEvent++
-	t.events = t.events.put(t.nextEvent, e)
-	if t.events.len() > MaxEvents {
-		k, _, _ := t.events.first()
-		t.events = t.events.del(k)
+	t.events = t.events.Put(t.nextEvent, e)
+	if t.events.Len() > MaxEvents {
+		k, _, _ := t.events.First()
+		t.events = t.events.Del(k)
 	}
 	t.note(changeEvent, e)
 }
@@ -309,6 +309,10 @@ func (t *tx) dispatchJob(c *commandpb.Command) Result {
 		return t.edit(b.EndJob.GetJob(), func(e *jobEdit) Result { return e.end(b.EndJob) })
 	case *commandpb.Command_AddSplits:
 		return t.edit(b.AddSplits.GetJob(), func(e *jobEdit) Result { return e.addSplits(b.AddSplits) })
+	case *commandpb.Command_ReleasePartitions:
+		return t.edit(b.ReleasePartitions.GetJob(), func(e *jobEdit) Result { return e.releasePartitions(b.ReleasePartitions) })
+	case *commandpb.Command_ReleaseSlots:
+		return t.edit(b.ReleaseSlots.GetJob(), func(e *jobEdit) Result { return e.releaseSlots(b.ReleaseSlots) })
 	case *commandpb.Command_AssignSplits:
 		return t.edit(b.AssignSplits.GetJob(), func(e *jobEdit) Result { return e.assignSplits(b.AssignSplits) })
 	}

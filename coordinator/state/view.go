@@ -3,6 +3,7 @@ package state
 import (
 	"iter"
 
+	"github.com/sluiceio/sluice/coordinator/state/ordered"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -19,17 +20,17 @@ type View struct {
 	nextProcess uint64
 	chain       Chain
 
-	nodes     omap[string, *commandpb.Node]
-	workers   omap[string, *commandpb.Worker]
-	artifacts omap[string, *commandpb.Artifact]
-	jobs      omap[uint64, *Job]   // by number
-	changed   omap[uint64, uint64] // revision → number: a command changes one job at most
-	used      omap[string, int32]  // granted slots by incarnation of a worker
+	nodes     ordered.Map[string, *commandpb.Node]
+	workers   ordered.Map[string, *commandpb.Worker]
+	artifacts ordered.Map[string, *commandpb.Artifact]
+	jobs      ordered.Map[uint64, *Job]   // by number
+	changed   ordered.Map[uint64, uint64] // revision → number: a command changes one job at most
+	used      ordered.Map[string, int32]  // granted slots by incarnation of a worker
 
-	requests    omap[string, *commandpb.Request]
-	requestAge  omap[uint64, string] // order of arrival → request id
+	requests    ordered.Map[string, *commandpb.Request]
+	requestAge  ordered.Map[uint64, string] // order of arrival → request id
 	nextRequest uint64
-	events      omap[uint64, *jobpb.Event] // by number
+	events      ordered.Map[uint64, *jobpb.Event] // by number
 	nextEvent   uint64
 }
 
@@ -57,7 +58,7 @@ func (v *View) Job(id string) *Job {
 	if !ok {
 		return nil
 	}
-	j, ok := v.jobs.get(n)
+	j, ok := v.jobs.Get(n)
 	if !ok || j.head.Id != id {
 		return nil
 	}
@@ -65,14 +66,14 @@ func (v *View) Job(id string) *Job {
 }
 
 // Jobs are all jobs in the order of their submission.
-func (v *View) Jobs() iter.Seq[*Job] { return values(v.jobs.all()) }
+func (v *View) Jobs() iter.Seq[*Job] { return values(v.jobs.All()) }
 
 // JobsAfter are the jobs that changed after index, in the order of their last change. A job that was forgotten is not
 // among them.
 func (v *View) JobsAfter(index uint64) iter.Seq[*Job] {
 	return func(yield func(*Job) bool) {
-		for _, n := range v.changed.after(index) {
-			if j, ok := v.jobs.get(n); ok && !yield(j) {
+		for _, n := range v.changed.After(index) {
+			if j, ok := v.jobs.Get(n); ok && !yield(j) {
 				return
 			}
 		}
@@ -81,15 +82,15 @@ func (v *View) JobsAfter(index uint64) iter.Seq[*Job] {
 
 // Worker is nil if the worker is not known.
 func (v *View) Worker(id string) *commandpb.Worker {
-	w, _ := v.workers.get(id)
+	w, _ := v.workers.Get(id)
 	return w
 }
 
 // Workers are ordered by id.
-func (v *View) Workers() iter.Seq[*commandpb.Worker] { return values(v.workers.all()) }
+func (v *View) Workers() iter.Seq[*commandpb.Worker] { return values(v.workers.All()) }
 
 // SameWorkers reports whether no worker differs from those of another view.
-func (v *View) SameWorkers(o *View) bool { return o != nil && v.workers.root == o.workers.root }
+func (v *View) SameWorkers(o *View) bool { return o != nil && v.workers.Same(o.workers) }
 
 // Alive reports whether this incarnation of a worker is the present one and not lost.
 func (v *View) Alive(worker string, incarnation uint64) bool {
@@ -103,27 +104,27 @@ func (v *View) UsedSlots(worker string) int {
 	if w == nil {
 		return 0
 	}
-	n, _ := v.used.get(place(w.Id, w.Incarnation))
+	n, _ := v.used.Get(place(w.Id, w.Incarnation))
 	return int(n)
 }
 
 // Node is nil if there is no such coordinator.
 func (v *View) Node(id string) *commandpb.Node {
-	n, _ := v.nodes.get(id)
+	n, _ := v.nodes.Get(id)
 	return n
 }
 
 // Nodes are ordered by id.
-func (v *View) Nodes() iter.Seq[*commandpb.Node] { return values(v.nodes.all()) }
+func (v *View) Nodes() iter.Seq[*commandpb.Node] { return values(v.nodes.All()) }
 
 // Artifact is nil if it is not known to be durable.
 func (v *View) Artifact(digest string) *commandpb.Artifact {
-	a, _ := v.artifacts.get(digest)
+	a, _ := v.artifacts.Get(digest)
 	return a
 }
 
 // Artifacts are ordered by digest.
-func (v *View) Artifacts() iter.Seq[*commandpb.Artifact] { return values(v.artifacts.all()) }
+func (v *View) Artifacts() iter.Seq[*commandpb.Artifact] { return values(v.artifacts.All()) }
 
 // Source is nil if the job has no such source, is not planned, or is terminal.
 func (v *View) Source(job string, operator int32) *Source {
@@ -136,7 +137,7 @@ func (v *View) Source(job string, operator int32) *Source {
 // Events are those with an index above after, oldest first. The history is bounded by MaxEvents.
 func (v *View) Events(after uint64) iter.Seq[*jobpb.Event] {
 	return func(yield func(*jobpb.Event) bool) {
-		for _, e := range v.events.all() {
+		for _, e := range v.events.All() {
 			if e.Index > after && !yield(e) {
 				return
 			}
@@ -146,7 +147,7 @@ func (v *View) Events(after uint64) iter.Seq[*jobpb.Event] {
 
 // Request tells what a request id was used for; nil if it is not remembered.
 func (v *View) Request(id string) *commandpb.Request {
-	r, _ := v.requests.get(id)
+	r, _ := v.requests.Get(id)
 	return r
 }
 

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Fetches the full flights data: three million records as CSV files below data/flights-3m, and data/airports.csv.
+# Fetches the full flights data: three million numbered records as CSV files below data/flights-3m, and data/airports.csv.
 #
 #   examples/flights/fetch.sh [DATA_DIR]
 #
-# The data is an npm package; what it holds is checked against the digests below. What is there already stays.
+# The data is an npm package; what it holds is checked against the digests below. What is there already stays, except
+# files of an earlier release whose rows have no numbers.
 set -eu
 
 package=vega-datasets@3.2.1
@@ -16,7 +17,9 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "${1:-$root/data}"
 data=$(cd "${1:-$root/data}" && pwd)
 
-if [ -d "$data/flights-3m" ] && [ -f "$data/airports.csv" ]; then
+numbered() { head -n 1 "$data/flights-3m/part-000.csv" 2>/dev/null | grep -q ',row$'; }
+
+if numbered && [ -f "$data/airports.csv" ]; then
 	echo "$data/flights-3m and $data/airports.csv are there already"
 	exit 0
 fi
@@ -42,9 +45,11 @@ tar -xzf "$tmp"/*.tgz -C "$tmp" package/data/flights-3m.parquet package/data/air
 check "$tmp/package/data/flights-3m.parquet" "$flights_sha256"
 check "$tmp/package/data/airports.csv" "$airports_sha256"
 
-if [ ! -d "$data/flights-3m" ]; then
+if ! numbered; then
 	echo "converting to CSV"
-	go -C "$root/connector/parquet" run ./cmd/parquet2csv -files "$files" "$tmp/package/data/flights-3m.parquet" "$data/flights-3m"
+	go -C "$root/connector/parquet" run ./cmd/parquet2csv -files "$files" -row row "$tmp/package/data/flights-3m.parquet" "$tmp/flights-3m"
+	[ ! -d "$data/flights-3m" ] || mv "$data/flights-3m" "$tmp/old"
+	mv "$tmp/flights-3m" "$data/flights-3m"
 fi
 mv "$tmp/package/data/airports.csv" "$data/airports.csv"
 echo "data is in $data/flights-3m and $data/airports.csv"

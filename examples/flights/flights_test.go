@@ -57,17 +57,58 @@ func expected(t *testing.T) map[string]digest {
 	return file.Queries
 }
 
-func TestEveryQueryGivesTheIndependentAnswerAtAnyParallelism(t *testing.T) {
+// ways are the parallelisms, modes and schedules that every query is run with.
+var ways = []struct{ parallelism, mode, schedule string }{
+	{"1", "auto", "region"},
+	{"1", "streaming", "eager"},
+	{"1", "batch", "lazy"},
+	{"4", "auto", "region"},
+	{"4", "streaming", "region"},
+	{"4", "batch", "region"},
+	{"4", "auto", "eager"},
+	{"4", "auto", "lazy"},
+}
+
+func config(t *testing.T, query string) *Config {
+	return &Config{
+		Query: query, Out: t.TempDir(), Cut: "2001-01-08", Half: 100_000,
+		Input: "data/flights-200k.csv.gz", Airports: "data/airports.csv.gz",
+	}
+}
+
+func TestEveryQueryGivesTheIndependentAnswerAtAnyParallelismInAnyMode(t *testing.T) {
 	want := expected(t)
 	for query := range queries {
-		for _, parallelism := range []string{"1", "2", "4"} {
-			t.Run(query+"/"+parallelism, func(t *testing.T) {
-				cfg := &Config{Query: query, Input: "data/flights-200k.csv.gz", Out: t.TempDir()}
-				flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", parallelism))
+		if query == "f8x" {
+			continue // it forms millions of pairs: see below
+		}
+		for _, way := range ways {
+			t.Run(strings.Join([]string{query, way.parallelism, way.mode, way.schedule}, "/"), func(t *testing.T) {
+				cfg := config(t, query)
+				flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", way.parallelism),
+					flowtest.Setting("mode", way.mode), flowtest.Setting("schedule", way.schedule))
 				if got := digestOf(t, cfg.Out); got != want[query] {
 					t.Errorf("digest %+v, want %+v", got, want[query])
 				}
 			})
+		}
+	}
+}
+
+func TestEveryPairOfTheHalvesIsFormed(t *testing.T) {
+	cfg := config(t, "f8x")
+	flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", "2"))
+	if got, want := digestOf(t, cfg.Out), expected(t)["f8x"]; got != want {
+		t.Errorf("digest %+v, want %+v", got, want)
+	}
+}
+
+func TestAJoinWithLittleMemoryGivesTheSameAnswer(t *testing.T) {
+	for _, mode := range []string{"auto", "streaming"} {
+		cfg := config(t, "f8")
+		flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", "2"), flowtest.Setting("mode", mode), flowtest.Setting("batch.memory", "4MiB"))
+		if got, want := digestOf(t, cfg.Out), expected(t)["f8"]; got != want {
+			t.Errorf("mode %s: digest %+v, want %+v", mode, got, want)
 		}
 	}
 }

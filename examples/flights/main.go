@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,12 +10,15 @@ import (
 	"github.com/sluiceio/sluice/flow"
 )
 
-// Config holds the parameters of the job.
+// Config holds the parameters of the job. The defaults fit the sample of 200,000 records.
 type Config struct {
-	Query string `flag:"query" default:"f2" help:"f1: flights per origin; f2: hourly flights and delays per origin"`
-	Input string `flag:"input" default:"examples/flights/data/flights-200k.csv.gz" help:"CSV file, directory or glob"`
-	Out   string `flag:"out" default:"flights-out" help:"directory of the part files, one row per line"`
-	Rate  int    `flag:"rate" default:"0" help:"records per second of every reading subtask; 0: full speed"`
+	Query    string `flag:"query" default:"f2" help:"f1 … f8x; README.md defines them"`
+	Input    string `flag:"input" default:"examples/flights/data/flights-200k.csv.gz" help:"CSV file, directory or glob"`
+	Airports string `flag:"airports" default:"examples/flights/data/airports.csv.gz" help:"CSV file of airports (f6)"`
+	Out      string `flag:"out" default:"flights-out" help:"directory of the part files, one row per line"`
+	Rate     int    `flag:"rate" default:"0" help:"records per second of every reading subtask; 0: full speed"`
+	Cut      string `flag:"cut" default:"2001-01-08" help:"day that divides history and stream (f5); 2001-04-01 for the full data"`
+	Half     int64  `flag:"half" default:"100000" help:"row that begins the second half (f8, f8x); 1500000 for the full data"`
 }
 
 // Flight is one record of the input.
@@ -26,32 +30,46 @@ type Flight struct {
 	Destination string    `csv:"destination"`
 }
 
-// From is the key of the queries per origin.
-func (f Flight) From() string { return f.Origin }
-
 // Departure is the event time.
 func (f Flight) Departure() flow.Time { return f.Date }
 
-// queries by name: each ends in rows of its own kind.
-var queries = map[string]func(flights flow.Stream[Flight], out string){
-	"f1": perOrigin,
-	"f2": hourly,
+// From is the key of the queries per origin.
+func (f Flight) From() string { return f.Origin }
+
+// To is the key of the join with airports.
+func (f Flight) To() string { return f.Destination }
+
+// Route is the key of the queries per route.
+func (f Flight) Route() Route { return Route{f.Origin, f.Destination} }
+
+// Route is flown from an airport to another.
+type Route struct{ Origin, Destination string }
+
+// queries by name.
+var queries = map[string]func(p *flow.Pipeline, cfg *Config) error{
+	"f1":  perOrigin,
+	"f2":  hourly,
+	"f3":  busiest,
+	"f5":  unusual,
+	"f6":  perState,
+	"f8":  halves,
+	"f8x": halvesOfRoutes,
 }
 
 func build(p *flow.Pipeline, cfg *Config) error {
 	query, ok := queries[cfg.Query]
 	if !ok {
-		var known []string
-		for name := range queries {
-			known = append(known, name)
-		}
-		slices.Sort(known)
+		known := slices.Sorted(maps.Keys(queries))
 		return fmt.Errorf("unknown query %q; known are %s", cfg.Query, strings.Join(known, ", "))
 	}
-	// The records quote nothing, so that large files can be read in parallel ranges. They are sorted by departure.
+	return query(p, cfg)
+}
+
+// flights reads the records with their event time. They are sorted by departure and quote nothing, so that large files can
+// be read in parallel ranges.
+func flights(p *flow.Pipeline, cfg *Config, id string) flow.Stream[Flight] {
 	src := file.CSV[Flight](cfg.Input, file.NoQuotes(), file.Rate(cfg.Rate))
-	query(p.From("flights", src, flow.EventTime(Flight.Departure)), cfg.Out)
-	return nil
+	return p.From(id, src, flow.EventTime(Flight.Departure))
 }
 
 func main() { flow.Main("flights", build) }

@@ -9,29 +9,31 @@ import (
 )
 
 // perOrigin (f1) counts the flights of each origin: origin|count.
-func perOrigin(flights flow.Stream[Flight], out string) {
-	flights.
+func perOrigin(p *flow.Pipeline, cfg *Config) error {
+	flights(p, cfg, "flights").
 		KeyBy(Flight.From).
 		Count().ID("per-origin").
-		To("out", file.Text(out, func(row []byte, c flow.KV[string, int64]) []byte {
+		To("out", file.Text(cfg.Out, func(row []byte, c flow.KV[string, int64]) []byte {
 			row = append(row, c.Key...)
 			return integer(row, c.Value)
 		}))
+	return nil
 }
 
 // hourly (f2) aggregates each origin and hour: windowStart|origin|count|sum of delays|largest delay.
-func hourly(flights flow.Stream[Flight], out string) {
-	flights.
+func hourly(p *flow.Pipeline, cfg *Config) error {
+	flights(p, cfg, "flights").
 		KeyBy(Flight.From).
 		Window(flow.Tumbling(time.Hour)).
 		Aggregate(delays{}).ID("hourly").
-		To("out", file.Text(out, func(row []byte, w flow.Windowed[string, delayed]) []byte {
+		To("out", file.Text(cfg.Out, func(row []byte, w flow.Windowed[string, delayed]) []byte {
 			row = strconv.AppendInt(row, int64(w.Window.Start), 10)
-			row = append(append(row, '|'), w.Key...)
+			row = text(row, w.Key)
 			row = integer(row, w.Value.Count)
 			row = integer(row, w.Value.Sum)
 			return integer(row, w.Value.Max)
 		}))
+	return nil
 }
 
 // delayed sums up the delays of some flights, in minutes.
@@ -65,3 +67,6 @@ func (delays) Result(d delayed) delayed { return d }
 
 // integer appends a separator and v.
 func integer(row []byte, v int64) []byte { return strconv.AppendInt(append(row, '|'), v, 10) }
+
+// text appends a separator and s.
+func text(row []byte, s string) []byte { return append(append(row, '|'), s...) }

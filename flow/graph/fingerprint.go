@@ -97,7 +97,7 @@ func (c *canonical) pairs(m map[string]string) {
 
 func header(g *jobpb.Graph) []byte {
 	var c canonical
-	c.num(1) // version of this encoding
+	c.num(2) // version of this encoding
 	c.text(g.GetName())
 	c.num(int64(g.GetMode()))
 	c.num(int64(g.GetDefaultParallelism()))
@@ -121,6 +121,8 @@ func operator(o *jobpb.Operator) []byte {
 		c.num(int64(in.GetExchange()))
 		c.text(in.GetKeySchema())
 		c.text(in.GetPort())
+		c.num(int64(in.GetPhase()))
+		c.flag(in.GetGated())
 	}
 	c.num(int64(len(o.GetStates())))
 	for _, s := range o.GetStates() {
@@ -133,5 +135,8 @@ func operator(o *jobpb.Operator) []byte {
 	c.num(int64(o.GetGuarantee()))
 	c.text(o.GetErrorPolicy())
 	c.text(o.GetSlotGroup())
+	for _, b := range []bool{o.GetNondeterministic(), o.GetBatchMemory(), o.GetOrderDependent(), o.GetUnordered()} {
+		c.flag(b)
+	}
 	return c
 }

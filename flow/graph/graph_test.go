@@ -85,6 +85,7 @@ func TestValidateFindsEachFaultOnce(t *testing.T) {
 // outside are fields that the fingerprint leaves out on purpose: texts for people.
 var outside = map[protoreflect.FullName]bool{
 	"sluice.job.Operator.location": true, "sluice.job.Operator.detail": true, "sluice.job.Operator.generated_id": true, "sluice.job.Graph.warnings": true,
+	"sluice.job.Graph.mode_location": true, "sluice.job.Input.location": true, "sluice.job.Input.why": true,
 }
 
 func TestFingerprintCoversEveryFieldThatMatters(t *testing.T) {
@@ -196,9 +197,12 @@ in × 2
     in     source  bounded                main.go:10  data/*.csv
 
 count → out × 1
-  ← in  hash  PIPELINED  (bounded input, pipelined)
+  ← in  hash  PIPELINED  (bounded input, pipelined)  in region 0
     count  count   bounded, stateful      main.go:12
     out    sink    bounded, exactly-once  main.go:14
+
+regions, in the order in which they start:
+  0  in[0..1]; count → out[0]
 
 warning W022: counts every update at main.go:12
   fix: close the groups

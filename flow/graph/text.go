@@ -24,22 +24,24 @@ func GuaranteeName(g jobpb.Guarantee) string {
 }
 
 // Text is the plan for people: each chain with its operators, where they stand in the source, and for each edge how
-// records cross it and why. The plan must be valid.
+// records cross it, why, and between which regions; then the regions in the order in which they may start, and who needs
+// memory. The plan must be valid.
 func Text(p *jobpb.Plan) string {
 	var b strings.Builder
 	subtasks := int32(0)
 	for _, c := range p.Chains {
 		subtasks += c.Parallelism
 	}
+	x := Explain(p)
 	fmt.Fprintf(&b, "plan of %s: %s, %s, %s, %s; fingerprint %s\n", p.Graph.Name, count(len(p.Chains), "chain"), count(int(subtasks), "subtask"),
-		count(len(p.Regions), "region"), count(int(p.Slots), "slot"), p.Fingerprint)
+		count(len(p.Regions), "region"), slotText(x.Slots), p.Fingerprint)
 	table := rows(p)
 	width := widths(table)
 	for c, chain := range p.Chains {
 		fmt.Fprintf(&b, "\n%s × %d\n", chain.Name, chain.Parallelism)
 		for _, e := range p.Edges {
 			if int(e.ToChain) == c {
-				fmt.Fprintf(&b, "  ← %s  %s  %s  (%s)\n", producer(p, e), PartitionerName(e.Partitioner), ExchangeName(e.Exchange), e.Reason)
+				b.WriteString(edgeText(&x.Edges[e.Index]))
 			}
 		}
 		for _, o := range chain.Operators {
@@ -50,17 +52,98 @@ func Text(p *jobpb.Plan) string {
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}
 	}
-	for _, w := range p.Graph.Warnings {
-		fmt.Fprintf(&b, "\nwarning %s: %s", w.Code, w.Message)
-		if w.Where != "" {
-			fmt.Fprintf(&b, " at %s", w.Where)
+	regionsText(&b, x.Regions)
+	memoryText(&b, x.Memory)
+	warningsText(&b, p.Graph.Warnings)
+	return b.String()
+}
+
+func slotText(n SlotNeed) string {
+	if n.Region == n.Eager {
+		return count(int(n.Eager), "slot")
+	}
+	return fmt.Sprintf("%s (with schedule eager %d)", count(int(n.Region), "slot"), n.Eager)
+}
+
+func edgeText(e *EdgeNote) string {
+	where := "in " + regionText(e.ToRegions)
+	if e.FromRegions != e.ToRegions {
+		where = regionText(e.FromRegions) + " → " + e.ToRegions
+	}
+	gate := ""
+	if e.Gated {
+		gate = "  gated"
+	}
+	return fmt.Sprintf("  ← %s  %s  %s  (%s)  %s%s\n", e.From, e.Partitioner, e.Exchange, e.Reason, where, gate)
+}
+
+// regionText is region 3, or regions 0–3.
+func regionText(numbers string) string {
+	if strings.ContainsAny(numbers, "–,") {
+		return "regions " + numbers
+	}
+	return "region " + numbers
+}
+
+func regionsText(b *strings.Builder, notes []RegionNote) {
+	b.WriteString("\nregions, in the order in which they start:\n")
+	for _, n := range notes {
+		var parts, reads []string
+		for _, m := range n.Members {
+			part := fmt.Sprintf("%s[%d..%d]", m.Chain, m.First, m.Last)
+			if m.First == m.Last {
+				part = fmt.Sprintf("%s[%d]", m.Chain, m.First)
+			} else if n.First != n.Last {
+				part += fmt.Sprintf(", %d each", m.Each)
+			}
+			parts = append(parts, part)
 		}
-		for _, h := range w.Hints {
-			fmt.Fprintf(&b, "\n  fix: %s", h)
+		fmt.Fprintf(b, "  %s  %s\n", rangeText(n.First, n.Last), strings.Join(parts, "; "))
+		for _, r := range n.Reads {
+			reads = append(reads, fmt.Sprintf("%s of %s", r.From, r.Of))
+		}
+		if len(reads) > 0 {
+			after := ""
+			if n.After != "" {
+				after = "; after " + n.After
+			}
+			fmt.Fprintf(b, "      reads %s%s\n", strings.Join(reads, ", "), after)
+		}
+	}
+}
+
+func memoryText(b *strings.Builder, notes []BatchMemory) {
+	if len(notes) == 0 {
+		return
+	}
+	b.WriteString("\nbatch memory, by slot:\n")
+	for _, m := range notes {
+		fmt.Fprintf(b, "  %s  in %s: %s", m.Operator, regionText(m.Regions), share(m.Share))
+		if m.ShareEager != m.Share {
+			fmt.Fprintf(b, " (with schedule eager %s)", share(m.ShareEager))
 		}
 		b.WriteByte('\n')
 	}
-	return b.String()
+}
+
+func share(n int) string {
+	if n == 1 {
+		return "all of it"
+	}
+	return fmt.Sprintf("1/%d of it", n)
+}
+
+func warningsText(b *strings.Builder, warnings []*jobpb.Diagnostic) {
+	for _, w := range warnings {
+		fmt.Fprintf(b, "\nwarning %s: %s", w.Code, w.Message)
+		if w.Where != "" {
+			fmt.Fprintf(b, " at %s", w.Where)
+		}
+		for _, h := range w.Hints {
+			fmt.Fprintf(b, "\n  fix: %s", h)
+		}
+		b.WriteByte('\n')
+	}
 }
 
 func count(n int, noun string) string {
@@ -91,6 +174,12 @@ func rows(p *jobpb.Plan) [][]string {
 		}
 		if o.Stateful {
 			properties = append(properties, "stateful")
+		}
+		if o.BatchMemory {
+			properties = append(properties, "batch memory")
+		}
+		if o.Nondeterministic {
+			properties = append(properties, "nondeterministic")
 		}
 		if g := GuaranteeName(o.Guarantee); g != "" {
 			properties = append(properties, g)

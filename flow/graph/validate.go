@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -11,9 +12,11 @@ import (
 const (
 	CodeBadID       = "E010" // an id that cannot be part of a name
 	CodeDoubleID    = "E011" // an id that is used twice
-	CodeBlocking    = "E012" // a blocking exchange behind endless input
 	CodeEndless     = "E013" // batch mode with endless input
 	CodeNoID        = "E014" // an operator whose state could not be found again
+	CodeInit        = "E016" // state is to be loaded from input that never ends
+	CodeBlocking    = "E020" // a blocking exchange behind endless input
+	CodeWhole       = "E021" // an operator that needs the whole of its input gets one that never ends
 	CodeMalformed   = "E025" // not a graph
 	CodeParallelism = "E037" // more subtasks than key groups
 )
@@ -50,6 +53,9 @@ type validation struct {
 }
 
 func (v *validation) fault(code string, o *jobpb.Operator, message string, hints ...string) {
+	if code == CodeWhole && slices.ContainsFunc(v.faults, func(d *jobpb.Diagnostic) bool { return d.Code == code && d.Where == o.Location && d.Where != "" }) {
+		return // one call of the user may make several operators
+	}
 	v.faults = append(v.faults, &jobpb.Diagnostic{Code: code, Message: message, Where: o.Location, Hints: hints})
 }
 
@@ -85,8 +91,8 @@ func (v *validation) checkBounds(o *jobpb.Operator) {
 	for i, in := range o.Inputs {
 		up := v.g.Operators[in.Operator]
 		bounded = bounded && up.Bounded
-		if in.Exchange == jobpb.ExchangeKind_EXCHANGE_BLOCKING && !up.Bounded {
-			v.fault(CodeBlocking, o, fmt.Sprintf("input %d of %q (from %q) is endless and cannot be exchanged as a whole", i, o.Id, up.Id),
+		if in.Exchange == jobpb.ExchangeKind_EXCHANGE_BLOCKING && in.Why == "" && !up.Bounded {
+			v.fault(CodeBlocking, o, fmt.Sprintf("input %d of %q (from %q) is to be exchanged as a whole%s, but %s", i, o.Id, up.Id, at(in.Location), v.endless(in)),
 				"leave the exchange to the planner, or bound the source")
 		}
 	}
@@ -94,8 +100,69 @@ func (v *validation) checkBounds(o *jobpb.Operator) {
 		v.fault(CodeMalformed, o, fmt.Sprintf("%q says bounded=%t, its inputs say otherwise", o.Id, o.Bounded), "build the job again with one release")
 	}
 	if len(o.Inputs) == 0 && !o.Bounded && v.g.Mode == jobpb.Mode_MODE_BATCH {
-		v.fault(CodeEndless, o, fmt.Sprintf("batch mode, but source %q never ends", o.Id), "use another mode, or bound the source")
+		v.fault(CodeEndless, o, fmt.Sprintf("batch mode%s, but source %q never ends", at(v.g.ModeLocation), o.Id), "use another mode, or bound the source")
 	}
+	v.checkWhole(o)
+}
+
+// checkWhole: what an operator wants to its end has one.
+func (v *validation) checkWhole(o *jobpb.Operator) {
+	for _, in := range o.Inputs {
+		if v.g.Operators[in.Operator].Bounded {
+			continue
+		}
+		before, gated := followers(o, in)
+		switch {
+		case gated:
+			v.fault(CodeInit, o, fmt.Sprintf("%q is loaded from %q before it processes anything, but %s", o.Id, v.g.Operators[in.Operator].Id, v.endless(in)),
+				"bound the source, or process both inputs as they come")
+			return
+		case before || o.BatchMemory:
+			v.fault(CodeWhole, o, fmt.Sprintf("%q (%s) needs the whole of its input, but %s", o.Id, o.Kind, v.endless(in)),
+				"bound the source, or divide the input into windows: KeyBy(…).Window(…)")
+			return
+		}
+	}
+	gates := 0
+	for _, in := range o.Inputs {
+		if _, gated := followers(o, in); gated {
+			gates++
+		}
+	}
+	if gates == 0 && slices.ContainsFunc(o.Inputs, (*jobpb.Input).GetGated) {
+		v.fault(CodeMalformed, o, fmt.Sprintf("%q has a gate and nothing in front of it", o.Id), "build the job again with one release")
+	}
+}
+
+// followers: whether an operator wants other inputs after this one, and one of them gated.
+func followers(o *jobpb.Operator, first *jobpb.Input) (any, gated bool) {
+	for _, in := range o.Inputs {
+		if in.Phase > first.Phase {
+			any, gated = true, gated || in.Gated
+		}
+	}
+	return any, gated
+}
+
+// endless names the source that never ends behind an input.
+func (v *validation) endless(in *jobpb.Input) string {
+	o := v.g.Operators[in.Operator]
+	for len(o.Inputs) > 0 {
+		i := slices.IndexFunc(o.Inputs, func(in *jobpb.Input) bool { return !v.g.Operators[in.Operator].Bounded })
+		if i < 0 { // it lies about its bounds, which is reported
+			break
+		}
+		o = v.g.Operators[o.Inputs[i].Operator]
+	}
+	return fmt.Sprintf("source %q%s never ends", o.Id, at(o.Location))
+}
+
+// at is a place inside a sentence.
+func at(location string) string {
+	if location == "" {
+		return ""
+	}
+	return " (at " + location + ")"
 }
 
 func (v *validation) checkParallelism(o *jobpb.Operator) {

@@ -17,6 +17,7 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -40,6 +41,7 @@ type driver struct {
 	group *run.Group // the tasks, and the commits of their output
 	outer *run.Group // the network, which outlives them
 	proc  *task.Process
+	disk  *disk // nil: the job keeps nothing in files
 	inbox *inbox
 	ended chan struct{} // every attempt has ended
 
@@ -51,13 +53,14 @@ type driver struct {
 	slots   int
 	wake    *time.Timer
 	job     string
+	planned bool   // and the worker has grown
 	told    int32  // restarts that were logged
 	waits   string // what was logged last that the end of the job waits for
 	stuck   *jobpb.Failure
 }
 
-func newDriver(prog *task.Program, e Embedding) *driver {
-	d := &driver{e: e, prog: prog, inbox: newInbox(), ended: make(chan struct{}), facts: state.New(), slots: e.Slots}
+func newDriver(prog *task.Program, e Embedding, files *disk) *driver {
+	d := &driver{e: e, prog: prog, disk: files, inbox: newInbox(), ended: make(chan struct{}), facts: state.New(), slots: e.Slots}
 	c := schedule.DefaultConfig()
 	c.Leader, c.Term = coordinatorID, term
 	c.Heartbeat, c.LossTimeout, c.BuildLimit, c.PlanTimeout = never, never, never, never
@@ -92,15 +95,23 @@ func (d *driver) start(ctx context.Context, networkBytes int64) error {
 	if err != nil {
 		return err
 	}
-	d.proc, err = task.NewProcess(task.Config{
-		Program: d.prog, Job: d.job, Worker: workerID, Network: network, Log: d.e.Log, Host: d.inbox,
-	})
-	if err != nil {
+	c := task.Config{Program: d.prog, Job: d.job, Worker: workerID, Network: network, Log: d.e.Log, Host: d.inbox}
+	if d.disk != nil {
+		c.Spill = d.disk.spill
+		c.Results, err = stored.NewExchange(stored.Config{Store: d.disk.store, Memory: network.Account(), Log: d.e.Log})
+		if err != nil {
+			return err
+		}
+	}
+	if d.proc, err = task.NewProcess(c); err != nil {
 		return err
 	}
 	outer := run.NewGroup(context.WithoutCancel(ctx), "embedded")
 	d.group = run.NewGroup(outer.Context(), "job")
 	outer.Go("network", network.Run)
+	if c.Results != nil {
+		outer.Go("results", c.Results.Run)
+	}
 	d.group.Go("tasks", d.proc.Run)
 	outer.Go("end", func(context.Context) error {
 		defer close(d.ended)
@@ -136,7 +147,6 @@ func (d *driver) drive(ctx context.Context) (*jobpb.Job, error) {
 		if terminal(job.Status()) {
 			return job.Proto(), nil
 		}
-		d.grow(job)
 		d.tell(job.Head())
 		select {
 		case <-d.inbox.ready:
@@ -181,19 +191,29 @@ func (d *driver) submit() error {
 }
 
 func (d *driver) attach() {
-	d.step(schedule.Attached{Register: &controlpb.Register{
+	r := &controlpb.Register{
 		Worker: workerID, Incarnation: incarnation, Address: "127.0.0.1:1", DataAddress: "127.0.0.1:1",
 		Slots: int32(d.slots), Memory: int64(d.slots) * slotMemory, Version: "embedded",
 		ProtocolMin: taskpb.Protocol, ProtocolMax: taskpb.Protocol, Os: runtime.GOOS, Arch: runtime.GOARCH,
-	}})
+	}
+	if have := d.disk.inventory(); len(have) > 0 {
+		r.Partitions = []*controlpb.PartitionInventory{{Job: d.job, Partitions: have}}
+	}
+	d.step(schedule.Attached{Register: r})
 }
 
-// grow gives the worker as many slots as the job asks for: cores are shared, a job that waits for them would wait for ever.
-func (d *driver) grow(job *state.Job) {
-	if p := job.Plan(); job.Status() == jobpb.JobStatus_JOB_WAITING && p != nil && int(p.Slots) > d.slots {
+// grow gives the worker as many slots as the plan asks for to run everything at once: cores are shared, a job that waits
+// for them would wait for ever. It happens as soon as there is a plan, when nothing runs that a worker would have to tell
+// about as it registers.
+func (d *driver) grow() {
+	p := d.facts.View().Job(d.job).Plan()
+	if p == nil {
+		return
+	}
+	d.planned = true
+	if int(p.Slots) > d.slots {
 		d.slots = int(p.Slots)
 		d.attach()
-		d.settle()
 	}
 }
 
@@ -246,6 +266,9 @@ func (d *driver) settle() {
 		e := d.pending[0]
 		d.pending = d.pending[1:]
 		d.step(e)
+		if !d.planned {
+			d.grow()
+		}
 	}
 }
 
@@ -290,6 +313,15 @@ func (d *driver) send(m *controlpb.CoordinatorMessage) {
 		d.proc.Cancel(m.Cancel)
 	case *controlpb.CoordinatorMessage_AssignSplits:
 		d.proc.AssignSplits(m.AssignSplits)
+	case *controlpb.CoordinatorMessage_OpenGate:
+		d.proc.OpenGate(m.OpenGate)
+	case *controlpb.CoordinatorMessage_DropPartitions:
+		d.group.Go("drop", func(context.Context) error {
+			if err := d.disk.drop(m.DropPartitions); err != nil { // the directory of the run goes at its end
+				d.e.Log.Warn("stored results cannot be deleted", "error", err)
+			}
+			return nil
+		})
 	case *controlpb.CoordinatorMessage_Commit:
 		d.group.Go("commit", func(ctx context.Context) error {
 			d.inbox.put(letter{process: m.Commit.Process, commit: d.proc.Commit(ctx, m.Commit)})

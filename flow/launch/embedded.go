@@ -98,12 +98,19 @@ func Embed(ctx context.Context, prog *task.Program, e Embedding) (*jobpb.Job, er
 	if len(diags) > 0 {
 		return nil, &PlanError{Diagnostics: diags}
 	}
-	d := newDriver(prog, e)
-	memory, err := setting.Divide(int64(max(e.Slots, int(p.Slots)))*slotMemory, setting.Merge(e.Settings, prog.Graph.Settings))
+	settings := setting.Values(setting.Merge(e.Settings, prog.Graph.Settings))
+	memory, err := setting.Divide(int64(max(e.Slots, int(p.Slots)))*slotMemory, settings)
 	if err != nil {
 		return nil, &PlanError{Diagnostics: []*jobpb.Diagnostic{{
 			Code: setting.CodeBadValue, Message: err.Error(), Hints: []string{"lower network.memory, state.memory or batch.memory"},
 		}}}
 	}
-	return d.run(ctx, memory.Network)
+	var files *disk
+	if needsDisk(p) {
+		if files, err = openDisk(settings); err != nil {
+			return nil, err
+		}
+	}
+	job, err := newDriver(prog, e, files).run(ctx, memory.Network)
+	return job, errors.Join(err, files.close())
 }

@@ -30,9 +30,9 @@ func printFailure(w io.Writer, job *jobpb.Job) {
 	}
 }
 
-// userStack is a stack without the task loop below the operators.
+// userStack is a stack without what drives the operators.
 func userStack(stack string) string {
-	if i := strings.Index(stack, "\n"+modulePath+"/worker/task."); i > 0 {
+	if i := strings.Index(stack, "\n"+modulePath+"/worker/task"); i > 0 {
 		stack = stack[:i]
 	}
 	return strings.TrimSpace(stack)

@@ -30,6 +30,8 @@ const (
 	StateMemory       = "state.memory"
 	BatchMemory       = "batch.memory"
 	NetworkMemory     = "network.memory"
+	NetworkCompress   = "network.compression"
+	BatchCompress     = "batch.compression"
 	BufferTimeout     = "buffer.timeout"
 	RestartStrategy   = "restart"
 )
@@ -51,7 +53,7 @@ type Setting struct {
 var list = []Setting{
 	{Name: Parallelism, Type: "count or all", Doc: "default parallelism of operators; without it the cores of an embedded run, the free slots of a cluster", check: checkCount(1, maxParallelism, "all")},
 	{Name: Mode, Type: "auto, streaming or batch", Default: "auto", Doc: "which exchanges are pipelined and which blocking", check: checkChoice("auto", "streaming", "batch")},
-	{Name: Schedule, Type: "region, eager or lazy", Default: "region", Doc: "when the subtasks of a region are started", Later: true, check: checkChoice("region", "eager", "lazy")},
+	{Name: Schedule, Type: "region, eager or lazy", Default: "region", Doc: "when the subtasks of a region are started", check: checkChoice("region", "eager", "lazy")},
 	{Name: CheckpointEvery, Type: "duration", Default: "10s", Doc: "pause between the starts of two checkpoints; 0 switches them off", Later: true, check: checkDuration(0)},
 	{Name: CheckpointPause, Type: "duration", Default: "500ms", Doc: "least pause between the end of a checkpoint and the next", Later: true, check: checkDuration(0)},
 	{Name: CheckpointTimeout, Type: "duration", Default: "10m", Doc: "time after which a checkpoint is given up", Later: true, check: checkDuration(time.Millisecond)},
@@ -60,9 +62,11 @@ var list = []Setting{
 	{Name: CheckpointDir, Type: "directory", Doc: "where checkpoints are stored; without it the workers' own disks", Later: true, check: checkAny},
 	{Name: Restore, Type: "none, latest or a savepoint", Default: "none", Doc: "what a new job starts from", Later: true, check: checkText},
 	{Name: StateMemory, Type: "size or percent", Default: "35%", Doc: "memory of a task process for keyed state", Later: true, Process: true, check: checkSize},
-	{Name: BatchMemory, Type: "size or percent", Default: "25%", Doc: "memory of a task process for joins and sorts", Later: true, Process: true, check: checkSize},
+	{Name: BatchMemory, Type: "size or percent", Default: "25%", Doc: "memory of a task process for joins and sorts", Process: true, check: checkSize},
 	{Name: NetworkMemory, Type: "size or percent", Default: "10%", Doc: "memory of a task process for buffers between subtasks; at least 32MiB", Process: true, check: checkSize},
-	{Name: BufferTimeout, Type: "duration", Default: "2ms", Doc: "time after which a buffer is sent although it is not full; 0 sends after each batch", Process: true, check: checkDuration(0)},
+	{Name: NetworkCompress, Type: "none or s2", Default: "none", Doc: "compression of records between task processes", Process: true, check: checkChoice("none", "s2")},
+	{Name: BatchCompress, Type: "none, s2 or zstd", Default: "s2", Doc: "compression of the results of blocking exchanges on disk", Process: true, check: checkChoice("none", "s2", "zstd")},
+	{Name: BufferTimeout, Type: "duration or never", Default: "2ms", Doc: "time after which a buffer is sent although it is not full; 0 sends after each batch, never only when it is full or there is no input", Process: true, check: checkDuration(0, "never")},
 	{Name: RestartStrategy, Type: "strategy", Default: DefaultRestart, Doc: "none, fixed(n,delay), rate(n,window,delay) or exponential(initial,max,factor,jitter,reset,n); an embedded run takes none", check: checkRestart},
 }
 
@@ -171,9 +175,16 @@ func (v Values) Said(name string) bool {
 	return ok && there && s.check(said) == nil
 }
 
-// Duration is the value of a setting whose type is a duration.
+// Never is the Duration of the word never.
+const Never time.Duration = -1
+
+// Duration is the value of a setting whose type is a duration; Never if it is never.
 func (v Values) Duration(name string) time.Duration {
-	d, err := time.ParseDuration(v.Text(name))
+	t := v.Text(name)
+	if t == "never" {
+		return Never
+	}
+	d, err := time.ParseDuration(t)
 	if err != nil {
 		return 0
 	}
@@ -249,8 +260,11 @@ func checkCount(least, most int, words ...string) func(string) error {
 	}
 }
 
-func checkDuration(least time.Duration) func(string) error {
+func checkDuration(least time.Duration, words ...string) func(string) error {
 	return func(v string) error {
+		if slices.Contains(words, v) {
+			return nil
+		}
 		d, err := time.ParseDuration(v)
 		if err != nil {
 			return fmt.Errorf("%q is no duration such as 500ms, 2s or 1m30s", v)

@@ -38,7 +38,9 @@ func TestBadValuesAreErrors(t *testing.T) {
 	for name, values := range map[string][]string{
 		Parallelism:     {"", "0", "-1", "many", "32769", "1.5"},
 		Mode:            {"", "Batch", "mixed"},
-		BufferTimeout:   {"", "2", "-1ms", "soon"},
+		BufferTimeout:   {"", "2", "-1ms", "soon", "Never"},
+		NetworkCompress: {"", "zstd", "gzip", "S2"},
+		BatchCompress:   {"", "gzip", "on"},
 		NetworkMemory:   {"", "-1", "110%", "10 parsecs", "NaN", "1e300GiB", "%"},
 		RestartStrategy: {"", "never", "fixed(", "fixed(0,1s)", "fixed(3,1s,1s)", "rate(101,1m,1s)", "exponential(0s)", "exponential(2s,1s)", "exponential(1s,1m,0.5)", "exponential(1s,1m,2,1)", "exponential(1s,1m,NaN)", "fixed(3,25h)"},
 	} {
@@ -64,6 +66,31 @@ func TestTheFirstLayerWins(t *testing.T) {
 	}
 	if (Values{}).Duration(BufferTimeout) != 2*time.Millisecond || (Values{Parallelism: "all"}).Count(Parallelism) != -1 {
 		t.Fatal("defaults")
+	}
+}
+
+func TestABufferMayWaitForNothingOrForEver(t *testing.T) {
+	for value, want := range map[string]time.Duration{"0": 0, "0s": 0, "never": Never, "15ms": 15 * time.Millisecond} {
+		set := map[string]string{BufferTimeout: value}
+		if ps := Check(set); len(ps) != 0 {
+			t.Errorf("%s: %v", value, ps)
+		}
+		if got := Values(set).Duration(BufferTimeout); got != want {
+			t.Errorf("%s is %v, want %v", value, got, want)
+		}
+	}
+}
+
+func TestCompressionIsASettingPerKindOfExchange(t *testing.T) {
+	for name, values := range map[string][]string{NetworkCompress: {"none", "s2"}, BatchCompress: {"none", "s2", "zstd"}} {
+		for _, v := range values {
+			if ps := Check(map[string]string{name: v}); len(ps) != 0 {
+				t.Errorf("%s=%s: %v", name, v, ps)
+			}
+		}
+	}
+	if n, b := (Values{}).Text(NetworkCompress), (Values{}).Text(BatchCompress); n != "none" || b != "s2" {
+		t.Errorf("defaults are %s and %s", n, b)
 	}
 }
 

@@ -37,9 +37,9 @@ var reserved = []selector{
 	{"os", []string{"Rename"}, []string{"internal/vfs"}, sourcesOnly,
 		"files are published by write, sync, rename, sync of the directory: vfs.Publish, or vfs.OS where only the rename is wanted"},
 	{"log", nil, nil, sourcesOnly, "one logger in every process: hclog, named, with fixed keys"},
-	{"log/slog", nil, []string{"connector", "connector/*", "worker/task", "flow", "flow/launch"}, sourcesOnly, "one logger in every process: hclog; slog is the door for user code only"},
+	{"log/slog", nil, []string{"connector", "connector/*", "worker/task", "worker/task/chain", "flow", "flow/launch"}, sourcesOnly, "one logger in every process: hclog; slog is the door for user code only"},
 	{"math/rand", nil, nil, testsAsWell, "math/rand/v2, seeded where a run must be repeatable"},
-	{"unsafe", nil, []string{"flow/codec", "worker/state", "worker/operator/*", "shuffle", "internal/invariant", "internal/pipe"}, sourcesOnly, "only where a measured hot path needs it"},
+	{"unsafe", nil, []string{"flow/codec", "worker/spill", "worker/state", "worker/state/slab", "worker/state/column", "worker/operator/*", "worker/operator/batch/...", "shuffle", "internal/invariant", "internal/pipe"}, sourcesOnly, "only where a measured hot path needs it"},
 	{"encoding/gob", nil, nil, testsAsWell, "formats are written down, versioned and checksummed; gob's is none of these"},
 }
 

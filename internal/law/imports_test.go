@@ -34,7 +34,8 @@ const (
 
 // pureCoordinator are the facts and decisions of the coordinator.
 var pureCoordinator = []string{
-	"coordinator/state", "coordinator/plan", "coordinator/region", "coordinator/schedule", "coordinator/recovery", "coordinator/checkpoint",
+	"coordinator/state", "coordinator/state/ordered", "coordinator/plan", "coordinator/region", "coordinator/recovery", "coordinator/checkpoint",
+	"coordinator/schedule", "coordinator/supply", "coordinator/placement", "coordinator/tally", "coordinator/rollout", "coordinator/split", "coordinator/timer",
 }
 
 // pure are the packages whose functions are functions: same arguments, same answer.
@@ -82,24 +83,26 @@ var table = []rule{
 	{room: []string{"worker/state", "worker/state/..."}, project: []string{"flow/codec", "flow/element", "snapshot", "snapshot/...", "internal/vfs", "internal/run", "internal/failpoint"},
 		external: []string{compress, "github.com/dgraph-io/badger"},
 		why:      "state is tables and chunks; it knows no operator and no process"},
+	{room: []string{"worker/spill"}, project: []string{"flow/codec", "flow/element", "internal/vfs"}, external: []string{compress},
+		why: "spill files hold typed records of one process; who spills what, and when, is the operators' business"},
 	{room: []string{"worker/task", "worker/task/..."},
-		project:  join(leaves, []string{"connector", "flow/graph", "flow/element", "flow/codec", "flow/setting", "worker/state", "shuffle", "shuffle/...", "snapshot", "proto/..."}),
+		project:  join(leaves, []string{"connector", "flow/graph", "flow/element", "flow/codec", "flow/setting", "worker/spill", "worker/state", "shuffle", "shuffle/...", "snapshot", "proto/..."}),
 		external: []string{protobuf, grpc, hclog},
 		why:      "the task loop is untyped and common to all operators, so it imports none of them"},
-	{room: []string{"worker/operator/operatortest"}, project: []string{"worker/task", "worker/state", "flow/element", "flow/codec", "connector"},
+	{room: []string{"worker/operator/operatortest"}, project: []string{"worker/task", "worker/spill", "worker/state", "flow/element", "flow/codec", "connector"},
 		external: testOnly, why: "the harness of operators' tests is linked into tests only"},
-	{room: []string{"worker/operator/..."}, project: []string{"worker/task", "worker/state", "flow/window", "flow/element", "flow/codec", "connector", "internal/failpoint"},
+	{room: []string{"worker/operator/..."}, project: []string{"worker/task", "worker/spill", "worker/state", "flow/window", "flow/element", "flow/codec", "connector", "internal/failpoint"},
 		why: "operators are mechanism without the public types, so that flow can convert to them freely"},
 	{room: pureCoordinator,
 		project: []string{"flow/graph", "flow/setting", "snapshot", "proto/..."}, external: []string{protobuf},
 		why: "decisions are pure functions of facts: never raft, grpc or badger, so that every schedule can be replayed in a test"},
 	{room: []string{"flow/launch", "flow/launch/..."},
-		project: join(leaves, []string{"worker/task", "worker/task/...", "worker/state", "connector", "flow/graph", "flow/element", "flow/codec", "flow/setting", "proto/...", "shuffle", "shuffle/...", "snapshot", "snapshot/..."},
+		project: join(leaves, []string{"worker/task", "worker/task/...", "worker/spill", "worker/state", "connector", "flow/graph", "flow/element", "flow/codec", "flow/setting", "proto/...", "shuffle", "shuffle/...", "snapshot", "snapshot/..."},
 			pureCoordinator),
 		external: []string{protobuf, grpc, hclog, "golang.org/x/term"},
 		why:      "the modes of a job binary share the coordinator's pure decisions, never its Raft"},
 	{room: []string{"flow"},
-		project: join(leaves, []string{"connector", "connector/*", "flow/...", "shuffle", "shuffle/...", "snapshot", "snapshot/...", "worker/state", "worker/task", "worker/task/...", "worker/operator/...", "proto/..."},
+		project: join(leaves, []string{"connector", "connector/*", "flow/...", "shuffle", "shuffle/...", "snapshot", "snapshot/...", "worker/spill", "worker/state", "worker/task", "worker/task/...", "worker/operator/...", "proto/..."},
 			pureCoordinator),
 		external: []string{protobuf, hclog},
 		why:      "the public façade types and wires; whoever imports it links it, so nothing of a server"},
@@ -134,7 +137,9 @@ var table = []rule{
 		external: []string{protobuf, grpc, hclog},
 		why:      "benchmarks reach into every room"},
 	{room: []string{"internal/law"}, why: "laws read the source, they do not run it"},
-	{room: []string{"internal/demo", "internal/verify"}, project: []string{"proto/...", "internal/run"}, external: []string{protobuf},
+	{room: []string{"internal/trial"}, project: []string{"flow", "flow/...", "connector", "connector/*"}, siblings: apart,
+		why: "a job that is wrong on purpose has the means that any job has"},
+	{room: []string{"internal/demo", "internal/verify", "internal/endtoend"}, project: []string{"proto/...", "internal/run"}, external: []string{protobuf},
 		siblings: apart, why: "what shows the product uses it as a user does: by its commands"},
 	{room: []string{"internal/tools/..."}, external: []string{protobuf, grpc, "github.com/bufbuild/protocompile", "honnef.co/go/tools"},
 		why: "tools of development stay out of the product"},
@@ -213,7 +218,7 @@ var walls = []wall{
 
 // agent are the packages of the worker's agent: those of worker that are not the task runtime.
 func agent(dir string) bool {
-	return matches("worker/...", dir) && !matchesAny([]string{"worker/task/...", "worker/operator/...", "worker/state/..."}, dir)
+	return matches("worker/...", dir) && !matchesAny([]string{"worker/task/...", "worker/operator/...", "worker/spill", "worker/state/..."}, dir)
 }
 
 func TestWallsHoldThroughAnyPath(t *testing.T) {
@@ -232,7 +237,7 @@ func TestWallsHoldThroughAnyPath(t *testing.T) {
 			}
 		}
 		for to := range reach {
-			if agent(p.dir) && matchesAny([]string{"worker/task/...", "worker/operator/...", "worker/state/..."}, to) {
+			if agent(p.dir) && matchesAny([]string{"worker/task/...", "worker/operator/...", "worker/spill", "worker/state/..."}, to) {
 				t.Errorf("%s reaches %s (%s)\n\tthe agent must survive whatever a job does", p.dir, to, strings.Join(chain(graph, p.dir, to), " → "))
 			}
 		}

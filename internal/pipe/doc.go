@@ -8,7 +8,8 @@
 //
 // Whoever opens a data connection writes a Preface of 64 bytes that names job, epochs and process, and reads one
 // Answer: accepted, not yet, gone. From the next byte on the connection belongs to the two task processes. Dialer does
-// this from the dialling side; the agent answers with ReadPreface and Sender.Pass.
+// this from the dialling side; the agent answers with ReadPreface and Sender.Pass. Process number 0 is the agent itself,
+// which keeps such a connection: Own.
 //
 // The formats are described in docs/format/pipe.md and docs/format/preface.md. What the messages mean is not known
 // here, nor is any table of processes.

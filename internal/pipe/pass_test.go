@@ -41,6 +41,7 @@ func passing(t *testing.T) (*Sender, *Listener) {
 // fixture is a data port before one task process.
 type fixture struct {
 	addr     string
+	own      *Own
 	listener *Listener
 	outcomes chan string
 
@@ -61,9 +62,9 @@ func newFixture(t *testing.T, timeout time.Duration) *fixture {
 		t.Fatal(err)
 	}
 	sender, listener := passing(t)
-	f := &fixture{addr: l.Addr().String(), listener: listener, outcomes: make(chan string, 1<<16)}
+	f := &fixture{addr: l.Addr().String(), own: NewOwn(l.Addr()), listener: listener, outcomes: make(chan string, 1<<16)}
 	port := &Port{
-		Listener: l, Timeout: timeout,
+		Listener: l, Timeout: timeout, Own: f.own,
 		Route: func(Preface) (Answer, *Sender) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -161,6 +162,131 @@ func TestTheAgentKeepsNoCopyOfAHandedOverConnection(t *testing.T) {
 	}
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Fatalf("read: %v, want the end", err)
+	}
+}
+
+func TestAConnectionToNoProcessStaysWithTheAgent(t *testing.T) {
+	f := newFixture(t, limit)
+	g := run.NewGroup(t.Context(), "test")
+	g.Go("agent", func(context.Context) error {
+		conn, err := f.own.Accept()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = io.Copy(conn, conn)
+		return err
+	})
+	conn, err := Dialer{}.Dial(t.Context(), f.addr, Preface{Job: HashJob("j")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	f.expect(t, OutcomeOwn, 1)
+	if err := echo(conn, "results"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// deadlines remembers the last deadline.
+type deadlines struct {
+	net.Conn
+	last time.Time
+}
+
+func (d *deadlines) SetDeadline(t time.Time) error {
+	d.last = t
+	return d.Conn.SetDeadline(t)
+}
+
+func TestTheDeadlineOfTheHandshakeEndsWithIt(t *testing.T) {
+	here, there := net.Pipe()
+	defer there.Close()
+	d := &deadlines{Conn: here, last: time.Now().Add(limit)}
+	port := &Port{Own: NewOwn(nil), Note: func(string, error) {}}
+	g := run.NewGroup(t.Context(), "test")
+	g.Go("read the answer", func(context.Context) error {
+		_, err := io.ReadFull(there, make([]byte, 1))
+		return err
+	})
+	if !port.keep(d) || !d.last.IsZero() {
+		t.Errorf("the connection has the deadline %v", d.last)
+	}
+	if err := errors.Join(g.Wait(), port.Own.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func echo(conn net.Conn, text string) error {
+	if _, err := io.WriteString(conn, text); err != nil {
+		return err
+	}
+	b := make([]byte, len(text))
+	if _, err := io.ReadFull(conn, b); err != nil {
+		return err
+	}
+	if string(b) != text {
+		return errors.New("another text came back: " + string(b))
+	}
+	return nil
+}
+
+func TestAnAgentThatKeepsNothingSaysSo(t *testing.T) {
+	l, err := wire.Policy{}.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := &Port{Listener: l, Timeout: limit, Note: func(string, error) {}, Route: func(Preface) (Answer, *Sender) {
+		t.Error("process 0 was looked for")
+		return NotYet, nil
+	}}
+	g := run.NewGroup(t.Context(), "test")
+	g.Go("port", port.Run)
+	if _, err := (Dialer{}).Dial(t.Context(), l.Addr().String(), Preface{Job: HashJob("j")}); !errors.Is(err, ErrGone) {
+		t.Errorf("got %v", err)
+	}
+	g.Stop()
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnectionsThatTheAgentDoesNotTakeEnd(t *testing.T) {
+	f := newFixture(t, limit)
+	var conns []net.Conn
+	for range ownQueue + 1 {
+		conn, err := Dialer{}.Dial(t.Context(), f.addr, Preface{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	f.expect(t, OutcomeNotPassed, 1) // beyond the queue
+	if err := f.own.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, conn := range conns {
+		if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
+			t.Fatal("a connection that nobody serves is open")
+		}
+	}
+	if _, err := f.own.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accept after the end: %v", err)
+	}
+	late, err := Dialer{}.Dial(t.Context(), f.addr, Preface{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	if _, err := late.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection after the end is open")
 	}
 }
 

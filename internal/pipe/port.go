@@ -21,6 +21,7 @@ const handshakes = 1024
 const (
 	OutcomeNotAccepted = "accept-failed" // the system gave no descriptor
 	OutcomeBadPreface  = "bad-preface"   // too slow, displaced, or not a preface
+	OutcomeOwn         = "agent"         // for the agent itself
 	OutcomeNotPassed   = "not-passed"    // the process is dying or stuck; the dialler sees the connection end
 )
 
@@ -28,13 +29,16 @@ const (
 const acceptPause = 20 * time.Millisecond
 
 // Port is the single data port of a worker: it reads the preface of a connection, answers with one byte and passes the
-// descriptor on. The records that follow never come near the agent.
+// descriptor on. The records that follow never come near the agent, except those of the results that it keeps: a
+// connection whose preface names no process is for the agent itself.
 type Port struct {
 	Listener net.Listener
 	// Timeout bounds the handshake of one connection.
 	Timeout time.Duration
 	// Route decides where a connection goes; the sender matters for Accepted only. It must not block.
 	Route func(Preface) (Answer, *Sender)
+	// Own gets the connections for the agent itself; nil: there is nothing for them.
+	Own *Own
 	// Note hears what became of each connection: the answer, or one of the outcomes below, with its error. It must not
 	// block.
 	Note func(outcome string, err error)
@@ -117,9 +121,14 @@ func (d *Port) close() {
 	}
 }
 
-// serve leads one connection to its process. The agent's own descriptor is closed in any case.
+// serve leads one connection to its process, or to the agent. The agent's own descriptor is closed in any other case.
 func (d *Port) serve(conn net.Conn, at *list.Element) {
-	defer conn.Close()
+	kept := false
+	defer func() {
+		if !kept {
+			_ = conn.Close()
+		}
+	}()
 	deadline := time.Now().Add(d.Timeout)
 	err := conn.SetDeadline(deadline)
 	var preface Preface
@@ -129,6 +138,10 @@ func (d *Port) serve(conn net.Conn, at *list.Element) {
 	d.leave(at)
 	if err != nil {
 		d.Note(OutcomeBadPreface, err)
+		return
+	}
+	if preface.Process == 0 {
+		kept = d.keep(conn)
 		return
 	}
 	answer, conns := d.Route(preface)
@@ -147,4 +160,26 @@ func (d *Port) serve(conn net.Conn, at *list.Element) {
 		return
 	}
 	d.Note(answer.String(), nil)
+}
+
+// keep gives a connection to the agent itself. False: it is not wanted.
+func (d *Port) keep(conn net.Conn) bool {
+	answer := Accepted
+	if d.Own == nil {
+		answer = Gone
+	}
+	_, err := conn.Write([]byte{byte(answer)})
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil || answer != Accepted {
+		d.Note(answer.String(), err)
+		return false
+	}
+	if !d.Own.offer(conn) {
+		d.Note(OutcomeNotPassed, errors.New("the agent is busy, or stops"))
+		return false
+	}
+	d.Note(OutcomeOwn, nil)
+	return true
 }

@@ -31,10 +31,10 @@ func HashJob(id string) JobHash {
 	return JobHash(sum[:jobHashSize])
 }
 
-// Preface says which task process a data connection is for.
+// Preface says which task process a data connection is for, or that it is for the agent.
 type Preface struct {
 	Job     JobHash
-	Process uint64 // never 0
+	Process uint64 // 0: the agent itself, whatever the other fields say
 	// JobEpoch and RegionEpoch are those of the subtask that the dialler wants first: the process has to know at
 	// least these, otherwise the answer is NotYet. Each channel checks its own epochs again.
 	JobEpoch    uint64
@@ -73,9 +73,6 @@ func DecodePreface(b [PrefaceSize]byte) (Preface, error) {
 		Process:     binary.LittleEndian.Uint64(b[8:]),
 		JobEpoch:    binary.LittleEndian.Uint64(b[16:]),
 		RegionEpoch: binary.LittleEndian.Uint64(b[24:]),
-	}
-	if p.Process == 0 {
-		return Preface{}, fmt.Errorf("%w: no process number", ErrPreface)
 	}
 	return p, nil
 }

@@ -56,7 +56,7 @@ func TestEveryFlippedBitOfAPrefaceIsSeen(t *testing.T) {
 }
 
 func FuzzPreface(f *testing.F) {
-	for _, p := range []Preface{{Process: 1}, {Job: HashJob("x"), Process: 1 << 63, JobEpoch: 9, RegionEpoch: 1}} {
+	for _, p := range []Preface{{Process: 1}, {Job: HashJob("y")}, {Job: HashJob("x"), Process: 1 << 63, JobEpoch: 9, RegionEpoch: 1}} {
 		b := p.Encode()
 		f.Add(b[:])
 	}

@@ -1,20 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
+// suite is what the claims need.
 type suite struct {
 	root, dir string
 	input     string
 	expected  map[string]digest
-	addr      string // coordinators of the cluster, once it runs
+	addr      string // coordinators of the cluster; empty: it does not run
 	n         int    // runs so far, for output directories
 }
 
@@ -25,9 +29,23 @@ type digest struct {
 
 func (d digest) String() string { return fmt.Sprintf("%d %s %s", d.Count, d.Sum, d.Xor) }
 
+const rows = 3_000_000
+
+// parameters of the full data, where they differ from those of the sample.
+var parameters = map[string]string{"cut": "2001-04-01", "half": "1500000"}
+
 func (s *suite) prepare() error {
 	s.input = filepath.Join(s.root, "data", "flights-3m")
-	if _, err := os.Stat(s.input); err != nil {
+	head := make([]byte, 200)
+	f, err := os.Open(filepath.Join(s.input, "part-000.csv"))
+	if err != nil {
+		return errNoData
+	}
+	n, err := f.Read(head)
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if header, _, _ := bytes.Cut(head[:n], []byte("\n")); err != nil || !bytes.HasSuffix(header, []byte(",row")) {
 		return errNoData
 	}
 	raw, err := os.ReadFile(filepath.Join(s.root, "examples", "flights", "data", "flights_expected.json"))
@@ -46,31 +64,59 @@ func (s *suite) bin(parts ...string) string {
 	return filepath.Join(append([]string{s.root, "bin"}, parts...)...)
 }
 
+// queries whose answers are known, in the order of the page.
+var queries = []string{"f1", "f2", "f3", "f5", "f6", "f8"}
+
+var parallelisms = []int{1, 2, 4}
+
 func (s *suite) claims() (cs []claim) {
-	for _, q := range []string{"f1", "f2"} {
-		for _, p := range []int{1, 2, 4} {
+	for _, q := range queries {
+		for _, p := range parallelisms {
 			cs = append(cs, claim{
-				name:    fmt.Sprintf("%s over 3,000,000 flights is exact, embedded, parallelism %d", q, p),
-				command: fmt.Sprintf("bin/examples/flights --query=%s --input=data/flights-3m --out=OUT --sluice.parallelism=%d", q, p),
-				check:   func(ctx context.Context) (string, error) { return s.embedded(ctx, q, p) },
+				name:    fmt.Sprintf("%s over 3,000,000 flights is exact, embedded, parallelism %d, in every mode and schedule", q, p),
+				command: s.shown(q, p),
+				check:   func(ctx context.Context) (string, error) { return s.matrix(ctx, q, p) },
 			})
 		}
 	}
-	cs = append(cs, claim{name: "a cluster of 3 coordinators and 3 workers starts", command: "sluice dev --coordinators 3 --workers 3 --slots 4 --data-dir DIR --detach", check: s.startCluster})
-	for _, q := range []string{"f1", "f2"} {
-		for _, p := range []int{1, 2, 4} {
-			cs = append(cs, claim{
-				name:    fmt.Sprintf("%s over 3,000,000 flights is exact, on the cluster, parallelism %d", q, p),
-				command: fmt.Sprintf("sluice submit bin/examples/flights -p query=%s -p input=data/flights-3m -p out=OUT --parallelism %d --wait", q, p),
-				check:   func(ctx context.Context) (string, error) { return s.onCluster(ctx, q, p) },
-			})
-		}
-	}
+	cs = append(cs, s.batchClaims()...)
+	cs = append(cs, s.clusterClaims()...)
 	return append(cs,
-		claim{name: "the cluster stops and leaves no process", command: "sluice dev stop --data-dir DIR", check: s.stopCluster},
 		claim{name: "20 kills of the leader under a storm of submits", command: "make jepsen", check: s.storm},
 		claim{name: "goals of speed, against baselines in the same run", command: "make speed", check: s.speed},
 	)
+}
+
+// shown is the command of a matrix, for the page.
+func (s *suite) shown(query string, parallelism int) string {
+	return fmt.Sprintf("bin/examples/flights --query=%s --input=data/flights-3m --out=OUT --cut=2001-04-01 --half=1500000 --sluice.parallelism=%d --sluice.mode=MODE --sluice.schedule=SCHEDULE",
+		query, parallelism)
+}
+
+var (
+	modes     = []string{"auto", "streaming", "batch"}
+	schedules = []string{"region", "eager", "lazy"}
+)
+
+// matrix runs a query in every mode under every schedule.
+func (s *suite) matrix(ctx context.Context, query string, parallelism int) (string, error) {
+	var took []time.Duration
+	for _, mode := range modes {
+		for _, schedule := range schedules {
+			d, err := s.embedded(ctx, query, map[string]string{"parallelism": strconv.Itoa(parallelism), "mode": mode, "schedule": schedule})
+			if err != nil {
+				return "", fmt.Errorf("mode %s, schedule %s: %w", mode, schedule, err)
+			}
+			took = append(took, d)
+		}
+	}
+	return s.figure(query, took), nil
+}
+
+// figure is the digest of a query and how fast its runs were.
+func (s *suite) figure(query string, took []time.Duration) string {
+	slow, fast := slices.Max(took), slices.Min(took)
+	return fmt.Sprintf("%s, %d runs, %.1f to %.1f M records/s", s.expected[query], len(took), rows/1e6/slow.Seconds(), rows/1e6/fast.Seconds())
 }
 
 func (s *suite) out() string {
@@ -78,68 +124,44 @@ func (s *suite) out() string {
 	return filepath.Join(s.dir, fmt.Sprintf("out-%d", s.n))
 }
 
-func (s *suite) compare(ctx context.Context, query, out string, took time.Duration) (string, error) {
+// compare checks the digest of an output and removes the output.
+func (s *suite) compare(ctx context.Context, query, out string) error {
 	got, err := run(ctx, s.root, nil, s.bin("sluice"), "digest", out)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if want := s.expected[query].String(); got != want {
-		return got, fmt.Errorf("digest %s, want %s", got, want)
+		return fmt.Errorf("digest %s, want %s", got, want)
 	}
-	return fmt.Sprintf("%s, %.1f M records/s", got, 3/took.Seconds()), nil
+	return os.RemoveAll(out)
 }
 
-func (s *suite) embedded(ctx context.Context, query string, parallelism int) (string, error) {
+// params are the parameters of a query, as NAME=VALUE in the order of names.
+func (s *suite) params(query, out string) []string {
+	ps := []string{"query=" + query, "input=" + s.input, "out=" + out, "airports=" + filepath.Join(s.root, "data", "airports.csv")}
+	for name, v := range parameters {
+		ps = append(ps, name+"="+v)
+	}
+	slices.Sort(ps)
+	return ps
+}
+
+// embedded runs a query in one process and returns the time that it took, if its answer is right.
+func (s *suite) embedded(ctx context.Context, query string, settings map[string]string) (time.Duration, error) {
 	out := s.out()
-	start := time.Now()
-	_, err := run(ctx, s.root, nil, s.bin("examples", "flights"), "--query="+query, "--input="+s.input, "--out="+out, fmt.Sprintf("--sluice.parallelism=%d", parallelism))
-	if err != nil {
-		return "", err
+	var args []string
+	for _, p := range s.params(query, out) {
+		args = append(args, "--"+p)
 	}
-	return s.compare(ctx, query, out, time.Since(start))
-}
-
-func (s *suite) startCluster(ctx context.Context) (string, error) {
-	data := filepath.Join(s.dir, "cluster")
+	for name, v := range settings {
+		args = append(args, "--sluice."+name+"="+v)
+	}
 	start := time.Now()
-	if _, err := run(ctx, s.root, nil, s.bin("sluice"), "dev", "--coordinators", "3", "--workers", "3", "--slots", "4", "--data-dir", data, "--detach"); err != nil {
-		return "", err
+	if _, err := run(ctx, s.dir, nil, s.bin("examples", "flights"), args...); err != nil {
+		return 0, err
 	}
 	took := time.Since(start)
-	raw, err := os.ReadFile(filepath.Join(data, "cluster.json"))
-	if err != nil {
-		return "", err
-	}
-	var file struct {
-		Nodes []struct{ Role, API string }
-	}
-	if err := json.Unmarshal(raw, &file); err != nil {
-		return "", err
-	}
-	var addrs []string
-	for _, n := range file.Nodes {
-		if n.Role == "coordinator" {
-			addrs = append(addrs, n.API)
-		}
-	}
-	s.addr = strings.Join(addrs, ",")
-	return took.Round(time.Millisecond).String(), nil
-}
-
-func (s *suite) onCluster(ctx context.Context, query string, parallelism int) (string, error) {
-	out := s.out()
-	start := time.Now()
-	_, err := run(ctx, s.root, []string{"SLUICE_ADDR=" + s.addr}, s.bin("sluice"), "submit", s.bin("examples", "flights"),
-		"-p", "query="+query, "-p", "input="+s.input, "-p", "out="+out, "--parallelism", fmt.Sprint(parallelism), "--wait", "--timeout", "5m")
-	if err != nil {
-		return "", err
-	}
-	return s.compare(ctx, query, out, time.Since(start))
-}
-
-func (s *suite) stopCluster(ctx context.Context) (string, error) {
-	_, err := run(ctx, s.root, nil, s.bin("sluice"), "dev", "stop", "--data-dir", filepath.Join(s.dir, "cluster"))
-	return "", err
+	return took, s.compare(ctx, query, out)
 }
 
 func (s *suite) storm(ctx context.Context) (string, error) {

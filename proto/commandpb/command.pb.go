@@ -109,6 +109,8 @@ type Command struct {
 	//	*Command_DeployCommitter
 	//	*Command_AddSplits
 	//	*Command_AssignSplits
+	//	*Command_ReleasePartitions
+	//	*Command_ReleaseSlots
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -404,6 +406,24 @@ func (x *Command) GetAssignSplits() *AssignSplits {
 	return nil
 }
 
+func (x *Command) GetReleasePartitions() *ReleasePartitions {
+	if x != nil {
+		if x, ok := x.Command.(*Command_ReleasePartitions); ok {
+			return x.ReleasePartitions
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetReleaseSlots() *ReleaseSlots {
+	if x != nil {
+		if x, ok := x.Command.(*Command_ReleaseSlots); ok {
+			return x.ReleaseSlots
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -508,6 +528,14 @@ type Command_AssignSplits struct {
 	AssignSplits *AssignSplits `protobuf:"bytes,55,opt,name=assign_splits,json=assignSplits,proto3,oneof"`
 }
 
+type Command_ReleasePartitions struct {
+	ReleasePartitions *ReleasePartitions `protobuf:"bytes,56,opt,name=release_partitions,json=releasePartitions,proto3,oneof"`
+}
+
+type Command_ReleaseSlots struct {
+	ReleaseSlots *ReleaseSlots `protobuf:"bytes,57,opt,name=release_slots,json=releaseSlots,proto3,oneof"`
+}
+
 func (*Command_InitCluster) isCommand_Command() {}
 
 func (*Command_PutNode) isCommand_Command() {}
@@ -557,6 +585,10 @@ func (*Command_DeployCommitter) isCommand_Command() {}
 func (*Command_AddSplits) isCommand_Command() {}
 
 func (*Command_AssignSplits) isCommand_Command() {}
+
+func (*Command_ReleasePartitions) isCommand_Command() {}
+
+func (*Command_ReleaseSlots) isCommand_Command() {}
 
 type InitCluster struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1786,6 +1818,8 @@ type RestartRegions struct {
 	Regions       []*taskpb.RegionEpoch  `protobuf:"bytes,3,rep,name=regions,proto3" json:"regions,omitempty"` // expected epochs
 	Cause         *jobpb.Failure         `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
 	RestartAtUs   int64                  `protobuf:"varint,5,opt,name=restart_at_us,json=restartAtUs,proto3" json:"restart_at_us,omitempty"` // not before; 0: at once
+	Lost          []*jobpb.PartitionRef  `protobuf:"bytes,6,rep,name=lost,proto3" json:"lost,omitempty"`                                     // stored results that cannot be read any more
+	Reordered     []int32                `protobuf:"varint,7,rep,packed,name=reordered,proto3" json:"reordered,omitempty"`                   // regions that go on, or keep what they have, although what they read may be made in another order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1855,6 +1889,144 @@ func (x *RestartRegions) GetRestartAtUs() int64 {
 	return 0
 }
 
+func (x *RestartRegions) GetLost() []*jobpb.PartitionRef {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+func (x *RestartRegions) GetReordered() []int32 {
+	if x != nil {
+		return x.Reordered
+	}
+	return nil
+}
+
+// ReleasePartitions is a plan of deletion: nobody needs these results any more. Void for a result whose readers are not
+// done, or that another attempt made.
+type ReleasePartitions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Partitions    []*jobpb.PartitionRef  `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleasePartitions) Reset() {
+	*x = ReleasePartitions{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleasePartitions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleasePartitions) ProtoMessage() {}
+
+func (x *ReleasePartitions) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleasePartitions.ProtoReflect.Descriptor instead.
+func (*ReleasePartitions) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ReleasePartitions) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ReleasePartitions) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *ReleasePartitions) GetPartitions() []*jobpb.PartitionRef {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+// ReleaseSlots gives back slots of regions that wait for results: another job, or the regions that make the results, can
+// have them meanwhile. Void for a slot in which an attempt may act.
+type ReleaseSlots struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Slots         []int32                `protobuf:"varint,3,rep,packed,name=slots,proto3" json:"slots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseSlots) Reset() {
+	*x = ReleaseSlots{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseSlots) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseSlots) ProtoMessage() {}
+
+func (x *ReleaseSlots) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseSlots.ProtoReflect.Descriptor instead.
+func (*ReleaseSlots) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ReleaseSlots) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ReleaseSlots) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *ReleaseSlots) GetSlots() []int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
 // FailJob: no restart is left. The job goes to FAILING and, when its attempts are gone, to FAILED.
 type FailJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1867,7 +2039,7 @@ type FailJob struct {
 
 func (x *FailJob) Reset() {
 	*x = FailJob{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[21]
+	mi := &file_proto_commandpb_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +2051,7 @@ func (x *FailJob) String() string {
 func (*FailJob) ProtoMessage() {}
 
 func (x *FailJob) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[21]
+	mi := &file_proto_commandpb_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +2064,7 @@ func (x *FailJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailJob.ProtoReflect.Descriptor instead.
 func (*FailJob) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{21}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FailJob) GetJob() string {
@@ -1925,7 +2097,7 @@ type CancelJob struct {
 
 func (x *CancelJob) Reset() {
 	*x = CancelJob{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[22]
+	mi := &file_proto_commandpb_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1937,7 +2109,7 @@ func (x *CancelJob) String() string {
 func (*CancelJob) ProtoMessage() {}
 
 func (x *CancelJob) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[22]
+	mi := &file_proto_commandpb_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1950,7 +2122,7 @@ func (x *CancelJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJob.ProtoReflect.Descriptor instead.
 func (*CancelJob) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{22}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelJob) GetJob() string {
@@ -1975,7 +2147,7 @@ type DeployCommitter struct {
 
 func (x *DeployCommitter) Reset() {
 	*x = DeployCommitter{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[23]
+	mi := &file_proto_commandpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2159,7 @@ func (x *DeployCommitter) String() string {
 func (*DeployCommitter) ProtoMessage() {}
 
 func (x *DeployCommitter) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[23]
+	mi := &file_proto_commandpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2172,7 @@ func (x *DeployCommitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeployCommitter.ProtoReflect.Descriptor instead.
 func (*DeployCommitter) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{23}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeployCommitter) GetJob() string {
@@ -2049,7 +2221,7 @@ type ConfirmCommits struct {
 
 func (x *ConfirmCommits) Reset() {
 	*x = ConfirmCommits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[24]
+	mi := &file_proto_commandpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2233,7 @@ func (x *ConfirmCommits) String() string {
 func (*ConfirmCommits) ProtoMessage() {}
 
 func (x *ConfirmCommits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[24]
+	mi := &file_proto_commandpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2246,7 @@ func (x *ConfirmCommits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmCommits.ProtoReflect.Descriptor instead.
 func (*ConfirmCommits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{24}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConfirmCommits) GetJob() string {
@@ -2111,7 +2283,7 @@ type EndJob struct {
 
 func (x *EndJob) Reset() {
 	*x = EndJob{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[25]
+	mi := &file_proto_commandpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2295,7 @@ func (x *EndJob) String() string {
 func (*EndJob) ProtoMessage() {}
 
 func (x *EndJob) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[25]
+	mi := &file_proto_commandpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2308,7 @@ func (x *EndJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJob.ProtoReflect.Descriptor instead.
 func (*EndJob) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{25}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EndJob) GetJob() string {
@@ -2176,7 +2348,7 @@ type AddSplits struct {
 
 func (x *AddSplits) Reset() {
 	*x = AddSplits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[26]
+	mi := &file_proto_commandpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2360,7 @@ func (x *AddSplits) String() string {
 func (*AddSplits) ProtoMessage() {}
 
 func (x *AddSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[26]
+	mi := &file_proto_commandpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2373,7 @@ func (x *AddSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSplits.ProtoReflect.Descriptor instead.
 func (*AddSplits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{26}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AddSplits) GetJob() string {
@@ -2267,7 +2439,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[27]
+	mi := &file_proto_commandpb_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2451,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[27]
+	mi := &file_proto_commandpb_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2464,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{27}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AssignSplits) GetJob() string {
@@ -2340,7 +2512,7 @@ type ForgetJobs struct {
 
 func (x *ForgetJobs) Reset() {
 	*x = ForgetJobs{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[28]
+	mi := &file_proto_commandpb_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +2524,7 @@ func (x *ForgetJobs) String() string {
 func (*ForgetJobs) ProtoMessage() {}
 
 func (x *ForgetJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[28]
+	mi := &file_proto_commandpb_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2537,7 @@ func (x *ForgetJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetJobs.ProtoReflect.Descriptor instead.
 func (*ForgetJobs) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{28}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ForgetJobs) GetJobs() []string {
@@ -2396,7 +2568,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[29]
+	mi := &file_proto_commandpb_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2580,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[29]
+	mi := &file_proto_commandpb_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2593,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{29}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Record) GetRecord() isRecord_Record {
@@ -2586,7 +2758,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[30]
+	mi := &file_proto_commandpb_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2770,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[30]
+	mi := &file_proto_commandpb_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2783,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{30}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Header) GetVersion() uint32 {
@@ -2684,7 +2856,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[31]
+	mi := &file_proto_commandpb_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2868,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[31]
+	mi := &file_proto_commandpb_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2881,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{31}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Artifact) GetDigest() string {
@@ -2768,7 +2940,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[32]
+	mi := &file_proto_commandpb_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2952,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[32]
+	mi := &file_proto_commandpb_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +2965,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{32}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Request) GetId() string {
@@ -2842,7 +3014,7 @@ type Trailer struct {
 
 func (x *Trailer) Reset() {
 	*x = Trailer{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[33]
+	mi := &file_proto_commandpb_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +3026,7 @@ func (x *Trailer) String() string {
 func (*Trailer) ProtoMessage() {}
 
 func (x *Trailer) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[33]
+	mi := &file_proto_commandpb_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3039,7 @@ func (x *Trailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trailer.ProtoReflect.Descriptor instead.
 func (*Trailer) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{33}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Trailer) GetChain() []byte {
@@ -2895,7 +3067,7 @@ var File_proto_commandpb_command_proto protoreflect.FileDescriptor
 
 const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x1dproto/commandpb/command.proto\x12\x0esluice.command\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\xe2\r\n" +
+	"\x1dproto/commandpb/command.proto\x12\x0esluice.command\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\xfb\x0e\n" +
 	"\aCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x17\n" +
 	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x1a\n" +
@@ -2934,7 +3106,9 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x10deploy_committer\x185 \x01(\v2\x1f.sluice.command.DeployCommitterH\x00R\x0fdeployCommitter\x12:\n" +
 	"\n" +
 	"add_splits\x186 \x01(\v2\x19.sluice.command.AddSplitsH\x00R\taddSplits\x12C\n" +
-	"\rassign_splits\x187 \x01(\v2\x1c.sluice.command.AssignSplitsH\x00R\fassignSplitsB\t\n" +
+	"\rassign_splits\x187 \x01(\v2\x1c.sluice.command.AssignSplitsH\x00R\fassignSplits\x12R\n" +
+	"\x12release_partitions\x188 \x01(\v2!.sluice.command.ReleasePartitionsH\x00R\x11releasePartitions\x12C\n" +
+	"\rrelease_slots\x189 \x01(\v2\x1c.sluice.command.ReleaseSlotsH\x00R\freleaseSlotsB\t\n" +
 	"\acommand\"'\n" +
 	"\vInitCluster\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\"t\n" +
@@ -3028,13 +3202,25 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x0eUpdateSubtasks\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x124\n" +
-	"\aupdates\x18\x03 \x03(\v2\x1a.sluice.task.SubtaskUpdateR\aupdates\"\xc2\x01\n" +
+	"\aupdates\x18\x03 \x03(\v2\x1a.sluice.task.SubtaskUpdateR\aupdates\"\x8e\x02\n" +
 	"\x0eRestartRegions\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x122\n" +
 	"\aregions\x18\x03 \x03(\v2\x18.sluice.task.RegionEpochR\aregions\x12)\n" +
 	"\x05cause\x18\x04 \x01(\v2\x13.sluice.job.FailureR\x05cause\x12\"\n" +
-	"\rrestart_at_us\x18\x05 \x01(\x03R\vrestartAtUs\"c\n" +
+	"\rrestart_at_us\x18\x05 \x01(\x03R\vrestartAtUs\x12,\n" +
+	"\x04lost\x18\x06 \x03(\v2\x18.sluice.job.PartitionRefR\x04lost\x12\x1c\n" +
+	"\treordered\x18\a \x03(\x05R\treordered\"|\n" +
+	"\x11ReleasePartitions\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x128\n" +
+	"\n" +
+	"partitions\x18\x03 \x03(\v2\x18.sluice.job.PartitionRefR\n" +
+	"partitions\"S\n" +
+	"\fReleaseSlots\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x14\n" +
+	"\x05slots\x18\x03 \x03(\x05R\x05slots\"c\n" +
 	"\aFailJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12)\n" +
@@ -3129,7 +3315,7 @@ func file_proto_commandpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_commandpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_commandpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_proto_commandpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_proto_commandpb_command_proto_goTypes = []any{
 	(WorkerHealth)(0),             // 0: sluice.command.WorkerHealth
 	(*Command)(nil),               // 1: sluice.command.Command
@@ -3153,29 +3339,32 @@ var file_proto_commandpb_command_proto_goTypes = []any{
 	(*Assignment)(nil),            // 19: sluice.command.Assignment
 	(*UpdateSubtasks)(nil),        // 20: sluice.command.UpdateSubtasks
 	(*RestartRegions)(nil),        // 21: sluice.command.RestartRegions
-	(*FailJob)(nil),               // 22: sluice.command.FailJob
-	(*CancelJob)(nil),             // 23: sluice.command.CancelJob
-	(*DeployCommitter)(nil),       // 24: sluice.command.DeployCommitter
-	(*ConfirmCommits)(nil),        // 25: sluice.command.ConfirmCommits
-	(*EndJob)(nil),                // 26: sluice.command.EndJob
-	(*AddSplits)(nil),             // 27: sluice.command.AddSplits
-	(*AssignSplits)(nil),          // 28: sluice.command.AssignSplits
-	(*ForgetJobs)(nil),            // 29: sluice.command.ForgetJobs
-	(*Record)(nil),                // 30: sluice.command.Record
-	(*Header)(nil),                // 31: sluice.command.Header
-	(*Artifact)(nil),              // 32: sluice.command.Artifact
-	(*Request)(nil),               // 33: sluice.command.Request
-	(*Trailer)(nil),               // 34: sluice.command.Trailer
-	(*jobpb.JobSpec)(nil),         // 35: sluice.job.JobSpec
-	(*jobpb.Plan)(nil),            // 36: sluice.job.Plan
-	(*jobpb.Failure)(nil),         // 37: sluice.job.Failure
-	(*taskpb.RegionEpoch)(nil),    // 38: sluice.task.RegionEpoch
-	(*taskpb.SubtaskUpdate)(nil),  // 39: sluice.task.SubtaskUpdate
-	(*jobpb.Split)(nil),           // 40: sluice.job.Split
-	(*jobpb.SplitAssignment)(nil), // 41: sluice.job.SplitAssignment
-	(*jobpb.Job)(nil),             // 42: sluice.job.Job
-	(*jobpb.Event)(nil),           // 43: sluice.job.Event
-	(*jobpb.SourceState)(nil),     // 44: sluice.job.SourceState
+	(*ReleasePartitions)(nil),     // 22: sluice.command.ReleasePartitions
+	(*ReleaseSlots)(nil),          // 23: sluice.command.ReleaseSlots
+	(*FailJob)(nil),               // 24: sluice.command.FailJob
+	(*CancelJob)(nil),             // 25: sluice.command.CancelJob
+	(*DeployCommitter)(nil),       // 26: sluice.command.DeployCommitter
+	(*ConfirmCommits)(nil),        // 27: sluice.command.ConfirmCommits
+	(*EndJob)(nil),                // 28: sluice.command.EndJob
+	(*AddSplits)(nil),             // 29: sluice.command.AddSplits
+	(*AssignSplits)(nil),          // 30: sluice.command.AssignSplits
+	(*ForgetJobs)(nil),            // 31: sluice.command.ForgetJobs
+	(*Record)(nil),                // 32: sluice.command.Record
+	(*Header)(nil),                // 33: sluice.command.Header
+	(*Artifact)(nil),              // 34: sluice.command.Artifact
+	(*Request)(nil),               // 35: sluice.command.Request
+	(*Trailer)(nil),               // 36: sluice.command.Trailer
+	(*jobpb.JobSpec)(nil),         // 37: sluice.job.JobSpec
+	(*jobpb.Plan)(nil),            // 38: sluice.job.Plan
+	(*jobpb.Failure)(nil),         // 39: sluice.job.Failure
+	(*taskpb.RegionEpoch)(nil),    // 40: sluice.task.RegionEpoch
+	(*taskpb.SubtaskUpdate)(nil),  // 41: sluice.task.SubtaskUpdate
+	(*jobpb.PartitionRef)(nil),    // 42: sluice.job.PartitionRef
+	(*jobpb.Split)(nil),           // 43: sluice.job.Split
+	(*jobpb.SplitAssignment)(nil), // 44: sluice.job.SplitAssignment
+	(*jobpb.Job)(nil),             // 45: sluice.job.Job
+	(*jobpb.Event)(nil),           // 46: sluice.job.Event
+	(*jobpb.SourceState)(nil),     // 47: sluice.job.SourceState
 }
 var file_proto_commandpb_command_proto_depIdxs = []int32{
 	2,  // 0: sluice.command.Command.init_cluster:type_name -> sluice.command.InitCluster
@@ -3195,42 +3384,46 @@ var file_proto_commandpb_command_proto_depIdxs = []int32{
 	18, // 14: sluice.command.Command.schedule_regions:type_name -> sluice.command.ScheduleRegions
 	20, // 15: sluice.command.Command.update_subtasks:type_name -> sluice.command.UpdateSubtasks
 	21, // 16: sluice.command.Command.restart_regions:type_name -> sluice.command.RestartRegions
-	22, // 17: sluice.command.Command.fail_job:type_name -> sluice.command.FailJob
-	23, // 18: sluice.command.Command.cancel_job:type_name -> sluice.command.CancelJob
-	25, // 19: sluice.command.Command.confirm_commits:type_name -> sluice.command.ConfirmCommits
-	26, // 20: sluice.command.Command.end_job:type_name -> sluice.command.EndJob
-	29, // 21: sluice.command.Command.forget_jobs:type_name -> sluice.command.ForgetJobs
-	24, // 22: sluice.command.Command.deploy_committer:type_name -> sluice.command.DeployCommitter
-	27, // 23: sluice.command.Command.add_splits:type_name -> sluice.command.AddSplits
-	28, // 24: sluice.command.Command.assign_splits:type_name -> sluice.command.AssignSplits
-	3,  // 25: sluice.command.PutNode.node:type_name -> sluice.command.Node
-	0,  // 26: sluice.command.Worker.health:type_name -> sluice.command.WorkerHealth
-	7,  // 27: sluice.command.RegisterWorker.worker:type_name -> sluice.command.Worker
-	35, // 28: sluice.command.SubmitJob.spec:type_name -> sluice.job.JobSpec
-	36, // 29: sluice.command.PlanJob.plan:type_name -> sluice.job.Plan
-	37, // 30: sluice.command.RejectPlan.failure:type_name -> sluice.job.Failure
-	38, // 31: sluice.command.ScheduleRegions.regions:type_name -> sluice.task.RegionEpoch
-	19, // 32: sluice.command.ScheduleRegions.assignments:type_name -> sluice.command.Assignment
-	39, // 33: sluice.command.UpdateSubtasks.updates:type_name -> sluice.task.SubtaskUpdate
-	38, // 34: sluice.command.RestartRegions.regions:type_name -> sluice.task.RegionEpoch
-	37, // 35: sluice.command.RestartRegions.cause:type_name -> sluice.job.Failure
-	37, // 36: sluice.command.FailJob.cause:type_name -> sluice.job.Failure
-	40, // 37: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
-	41, // 38: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
-	31, // 39: sluice.command.Record.header:type_name -> sluice.command.Header
-	3,  // 40: sluice.command.Record.node:type_name -> sluice.command.Node
-	7,  // 41: sluice.command.Record.worker:type_name -> sluice.command.Worker
-	32, // 42: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
-	42, // 43: sluice.command.Record.job:type_name -> sluice.job.Job
-	33, // 44: sluice.command.Record.request:type_name -> sluice.command.Request
-	43, // 45: sluice.command.Record.event:type_name -> sluice.job.Event
-	34, // 46: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
-	44, // 47: sluice.command.Record.source:type_name -> sluice.job.SourceState
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	24, // 17: sluice.command.Command.fail_job:type_name -> sluice.command.FailJob
+	25, // 18: sluice.command.Command.cancel_job:type_name -> sluice.command.CancelJob
+	27, // 19: sluice.command.Command.confirm_commits:type_name -> sluice.command.ConfirmCommits
+	28, // 20: sluice.command.Command.end_job:type_name -> sluice.command.EndJob
+	31, // 21: sluice.command.Command.forget_jobs:type_name -> sluice.command.ForgetJobs
+	26, // 22: sluice.command.Command.deploy_committer:type_name -> sluice.command.DeployCommitter
+	29, // 23: sluice.command.Command.add_splits:type_name -> sluice.command.AddSplits
+	30, // 24: sluice.command.Command.assign_splits:type_name -> sluice.command.AssignSplits
+	22, // 25: sluice.command.Command.release_partitions:type_name -> sluice.command.ReleasePartitions
+	23, // 26: sluice.command.Command.release_slots:type_name -> sluice.command.ReleaseSlots
+	3,  // 27: sluice.command.PutNode.node:type_name -> sluice.command.Node
+	0,  // 28: sluice.command.Worker.health:type_name -> sluice.command.WorkerHealth
+	7,  // 29: sluice.command.RegisterWorker.worker:type_name -> sluice.command.Worker
+	37, // 30: sluice.command.SubmitJob.spec:type_name -> sluice.job.JobSpec
+	38, // 31: sluice.command.PlanJob.plan:type_name -> sluice.job.Plan
+	39, // 32: sluice.command.RejectPlan.failure:type_name -> sluice.job.Failure
+	40, // 33: sluice.command.ScheduleRegions.regions:type_name -> sluice.task.RegionEpoch
+	19, // 34: sluice.command.ScheduleRegions.assignments:type_name -> sluice.command.Assignment
+	41, // 35: sluice.command.UpdateSubtasks.updates:type_name -> sluice.task.SubtaskUpdate
+	40, // 36: sluice.command.RestartRegions.regions:type_name -> sluice.task.RegionEpoch
+	39, // 37: sluice.command.RestartRegions.cause:type_name -> sluice.job.Failure
+	42, // 38: sluice.command.RestartRegions.lost:type_name -> sluice.job.PartitionRef
+	42, // 39: sluice.command.ReleasePartitions.partitions:type_name -> sluice.job.PartitionRef
+	39, // 40: sluice.command.FailJob.cause:type_name -> sluice.job.Failure
+	43, // 41: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
+	44, // 42: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
+	33, // 43: sluice.command.Record.header:type_name -> sluice.command.Header
+	3,  // 44: sluice.command.Record.node:type_name -> sluice.command.Node
+	7,  // 45: sluice.command.Record.worker:type_name -> sluice.command.Worker
+	34, // 46: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
+	45, // 47: sluice.command.Record.job:type_name -> sluice.job.Job
+	35, // 48: sluice.command.Record.request:type_name -> sluice.command.Request
+	46, // 49: sluice.command.Record.event:type_name -> sluice.job.Event
+	36, // 50: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
+	47, // 51: sluice.command.Record.source:type_name -> sluice.job.SourceState
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_proto_commandpb_command_proto_init() }
@@ -3264,8 +3457,10 @@ func file_proto_commandpb_command_proto_init() {
 		(*Command_DeployCommitter)(nil),
 		(*Command_AddSplits)(nil),
 		(*Command_AssignSplits)(nil),
+		(*Command_ReleasePartitions)(nil),
+		(*Command_ReleaseSlots)(nil),
 	}
-	file_proto_commandpb_command_proto_msgTypes[29].OneofWrappers = []any{
+	file_proto_commandpb_command_proto_msgTypes[31].OneofWrappers = []any{
 		(*Record_Header)(nil),
 		(*Record_Node)(nil),
 		(*Record_Worker)(nil),
@@ -3282,7 +3477,7 @@ func file_proto_commandpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_commandpb_command_proto_rawDesc), len(file_proto_commandpb_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

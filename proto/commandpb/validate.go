@@ -73,7 +73,13 @@ func (c *Command) validateJob() error {
 		return b.UpdateSubtasks.validate()
 	case *Command_RestartRegions:
 		return errors.Join(checkRegions("restart_regions.regions", b.RestartRegions.GetRegions()),
-			checkFailure("restart_regions.cause", b.RestartRegions.GetCause()))
+			checkFailure("restart_regions.cause", b.RestartRegions.GetCause()), checkResults("restart_regions.lost", b.RestartRegions.GetLost()),
+			checkMost("restart_regions.reordered", len(b.RestartRegions.GetReordered())))
+	case *Command_ReleasePartitions:
+		return errors.Join(checkCount("release_partitions.partitions", len(b.ReleasePartitions.GetPartitions())),
+			checkResults("release_partitions.partitions", b.ReleasePartitions.GetPartitions()))
+	case *Command_ReleaseSlots:
+		return checkCount("release_slots.slots", len(b.ReleaseSlots.GetSlots()))
 	case *Command_FailJob:
 		return checkFailure("fail_job.cause", b.FailJob.GetCause())
 	case *Command_DeployCommitter:
@@ -260,12 +266,21 @@ func checkRegions(path string, rs []*taskpb.RegionEpoch) error {
 	return nil
 }
 
+func checkResults(path string, rs []*jobpb.PartitionRef) error {
+	for i, r := range rs {
+		if r == nil || r.Edge < 0 || r.Producer < 0 || r.Attempt == 0 {
+			return fmt.Errorf("%s[%d]: missing, or edge, producer or attempt out of range", path, i)
+		}
+	}
+	return checkMost(path, len(rs))
+}
+
 func checkFailure(path string, f *jobpb.Failure) error {
 	if f == nil {
 		return fmt.Errorf("%s: missing", path)
 	}
 	if f.Bounded() != f {
-		return fmt.Errorf("%s: a text is not UTF-8 or too long", path)
+		return fmt.Errorf("%s: a text is not UTF-8 or too long, or too many lost results", path)
 	}
 	return nil
 }

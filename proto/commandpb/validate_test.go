@@ -16,6 +16,16 @@ func worker(change func(*Worker)) *Command {
 	return &Command{Command: &Command_RegisterWorker{RegisterWorker: &RegisterWorker{Worker: w}}}
 }
 
+func results(refs ...*jobpb.PartitionRef) *Command {
+	return &Command{Command: &Command_ReleasePartitions{ReleasePartitions: &ReleasePartitions{Partitions: refs}}}
+}
+
+// restart is an otherwise valid restart.
+func restart(r *RestartRegions) *Command {
+	r.Regions, r.Cause = []*taskpb.RegionEpoch{{}}, &jobpb.Failure{}
+	return &Command{Command: &Command_RestartRegions{RestartRegions: r}}
+}
+
 func TestMalformedCommandsAreRefused(t *testing.T) {
 	digest := strings.Repeat("0a", 32)
 	for name, c := range map[string]*Command{
@@ -44,8 +54,19 @@ func TestMalformedCommandsAreRefused(t *testing.T) {
 		"no updates":               {Command: &Command_UpdateSubtasks{UpdateSubtasks: &UpdateSubtasks{}}},
 		"output that is too large": {Command: &Command_UpdateSubtasks{UpdateSubtasks: &UpdateSubtasks{Updates: []*taskpb.SubtaskUpdate{{Committables: []*jobpb.Committable{{Data: make([]byte, jobpb.MaxCommittable+1)}}}}}}},
 		"split that is too large":  {Command: &Command_AddSplits{AddSplits: &AddSplits{Splits: []*jobpb.Split{{Data: make([]byte, jobpb.MaxSplitBytes+1)}}}}},
-		"no assignments":           {Command: &Command_AssignSplits{AssignSplits: &AssignSplits{}}},
-		"nothing to forget":        {Command: &Command_ForgetJobs{ForgetJobs: &ForgetJobs{}}},
+		"no slots to give back":    {Command: &Command_ReleaseSlots{ReleaseSlots: &ReleaseSlots{}}},
+		"nothing to release":       results(),
+		"a result of no attempt":   results(&jobpb.PartitionRef{}),
+		"a result of no edge":      results(&jobpb.PartitionRef{Edge: -1, Attempt: 1}),
+		"a result of nobody":       results(&jobpb.PartitionRef{Producer: -1, Attempt: 1}),
+		"a result that is none":    results(nil),
+		"too many results":         results(make([]*jobpb.PartitionRef, MaxList+1)...),
+		"a loss of no attempt":     restart(&RestartRegions{Lost: []*jobpb.PartitionRef{{}}}),
+		"too many regions":         restart(&RestartRegions{Reordered: make([]int32, MaxList+1)}),
+		"too much lost": {Command: &Command_UpdateSubtasks{UpdateSubtasks: &UpdateSubtasks{Updates: []*taskpb.SubtaskUpdate{{
+			Failure: &jobpb.Failure{Lost: make([]*jobpb.PartitionRef, jobpb.MaxLost+1)}}}}}},
+		"no assignments":    {Command: &Command_AssignSplits{AssignSplits: &AssignSplits{}}},
+		"nothing to forget": {Command: &Command_ForgetJobs{ForgetJobs: &ForgetJobs{}}},
 	} {
 		err := c.Validate()
 		if err == nil {
@@ -58,6 +79,8 @@ func TestMalformedCommandsAreRefused(t *testing.T) {
 	}
 	for name, c := range map[string]*Command{
 		"worker":                worker(func(*Worker) {}),
+		"release":               results(&jobpb.PartitionRef{Attempt: 1}, &jobpb.PartitionRef{Edge: 2, Producer: 3, Attempt: 4}),
+		"loss":                  restart(&RestartRegions{Lost: []*jobpb.PartitionRef{{Attempt: 1}}, Reordered: []int32{1}}),
 		"end of an enumeration": {Command: &Command_AddSplits{AddSplits: &AddSplits{End: true}}},
 		"submit":                {RequestId: "r", Command: &Command_SubmitJob{SubmitJob: &SubmitJob{Spec: &jobpb.JobSpec{Artifact: digest}}}},
 	} {

@@ -176,6 +176,7 @@ type Register struct {
 	TermSeen      uint64                 `protobuf:"varint,14,opt,name=term_seen,json=termSeen,proto3" json:"term_seen,omitempty"` // highest term that this incarnation has obeyed
 	Processes     []*ProcessInventory    `protobuf:"bytes,15,rep,name=processes,proto3" json:"processes,omitempty"`
 	Artifacts     []string               `protobuf:"bytes,16,rep,name=artifacts,proto3" json:"artifacts,omitempty"` // digests in the cache
+	Partitions    []*PartitionInventory  `protobuf:"bytes,17,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -322,6 +323,66 @@ func (x *Register) GetArtifacts() []string {
 	return nil
 }
 
+func (x *Register) GetPartitions() []*PartitionInventory {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+// PartitionInventory are the complete stored results of one job in the worker's data directory.
+type PartitionInventory struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Job           string                  `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Partitions    []*taskpb.PartitionName `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionInventory) Reset() {
+	*x = PartitionInventory{}
+	mi := &file_proto_controlpb_control_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionInventory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionInventory) ProtoMessage() {}
+
+func (x *PartitionInventory) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_controlpb_control_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionInventory.ProtoReflect.Descriptor instead.
+func (*PartitionInventory) Descriptor() ([]byte, []int) {
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PartitionInventory) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *PartitionInventory) GetPartitions() []*taskpb.PartitionName {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
 type ProcessInventory struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
 	Job           string                  `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -335,7 +396,7 @@ type ProcessInventory struct {
 
 func (x *ProcessInventory) Reset() {
 	*x = ProcessInventory{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[2]
+	mi := &file_proto_controlpb_control_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +408,7 @@ func (x *ProcessInventory) String() string {
 func (*ProcessInventory) ProtoMessage() {}
 
 func (x *ProcessInventory) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[2]
+	mi := &file_proto_controlpb_control_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +421,7 @@ func (x *ProcessInventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessInventory.ProtoReflect.Descriptor instead.
 func (*ProcessInventory) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{2}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ProcessInventory) GetJob() string {
@@ -408,7 +469,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[3]
+	mi := &file_proto_controlpb_control_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +481,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[3]
+	mi := &file_proto_controlpb_control_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +494,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{3}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Heartbeat) GetSequence() uint64 {
@@ -461,7 +522,7 @@ type ProcessSample struct {
 
 func (x *ProcessSample) Reset() {
 	*x = ProcessSample{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[4]
+	mi := &file_proto_controlpb_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -473,7 +534,7 @@ func (x *ProcessSample) String() string {
 func (*ProcessSample) ProtoMessage() {}
 
 func (x *ProcessSample) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[4]
+	mi := &file_proto_controlpb_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -486,7 +547,7 @@ func (x *ProcessSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessSample.ProtoReflect.Descriptor instead.
 func (*ProcessSample) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{4}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ProcessSample) GetJob() string {
@@ -532,7 +593,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[5]
+	mi := &file_proto_controlpb_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +605,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[5]
+	mi := &file_proto_controlpb_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +618,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{5}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Report) GetSequence() uint64 {
@@ -688,7 +749,7 @@ type ProcessExit struct {
 
 func (x *ProcessExit) Reset() {
 	*x = ProcessExit{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[6]
+	mi := &file_proto_controlpb_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +761,7 @@ func (x *ProcessExit) String() string {
 func (*ProcessExit) ProtoMessage() {}
 
 func (x *ProcessExit) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[6]
+	mi := &file_proto_controlpb_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +774,7 @@ func (x *ProcessExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessExit.ProtoReflect.Descriptor instead.
 func (*ProcessExit) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{6}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ProcessExit) GetCode() int32 {
@@ -771,7 +832,7 @@ type BuildResult struct {
 
 func (x *BuildResult) Reset() {
 	*x = BuildResult{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[7]
+	mi := &file_proto_controlpb_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +844,7 @@ func (x *BuildResult) String() string {
 func (*BuildResult) ProtoMessage() {}
 
 func (x *BuildResult) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[7]
+	mi := &file_proto_controlpb_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +857,7 @@ func (x *BuildResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildResult.ProtoReflect.Descriptor instead.
 func (*BuildResult) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{7}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BuildResult) GetJob() string {
@@ -843,7 +904,7 @@ type Draining struct {
 
 func (x *Draining) Reset() {
 	*x = Draining{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[8]
+	mi := &file_proto_controlpb_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +916,7 @@ func (x *Draining) String() string {
 func (*Draining) ProtoMessage() {}
 
 func (x *Draining) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[8]
+	mi := &file_proto_controlpb_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +929,7 @@ func (x *Draining) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draining.ProtoReflect.Descriptor instead.
 func (*Draining) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{8}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Draining) GetDeadlineUs() int64 {
@@ -892,6 +953,8 @@ type CoordinatorMessage struct {
 	//	*CoordinatorMessage_Release
 	//	*CoordinatorMessage_AssignSplits
 	//	*CoordinatorMessage_AbandonBuild
+	//	*CoordinatorMessage_OpenGate
+	//	*CoordinatorMessage_DropPartitions
 	Message       isCoordinatorMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -899,7 +962,7 @@ type CoordinatorMessage struct {
 
 func (x *CoordinatorMessage) Reset() {
 	*x = CoordinatorMessage{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[9]
+	mi := &file_proto_controlpb_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +974,7 @@ func (x *CoordinatorMessage) String() string {
 func (*CoordinatorMessage) ProtoMessage() {}
 
 func (x *CoordinatorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[9]
+	mi := &file_proto_controlpb_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +987,7 @@ func (x *CoordinatorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorMessage.ProtoReflect.Descriptor instead.
 func (*CoordinatorMessage) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{9}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CoordinatorMessage) GetTerm() uint64 {
@@ -1022,6 +1085,24 @@ func (x *CoordinatorMessage) GetAbandonBuild() *AbandonBuild {
 	return nil
 }
 
+func (x *CoordinatorMessage) GetOpenGate() *taskpb.OpenGate {
+	if x != nil {
+		if x, ok := x.Message.(*CoordinatorMessage_OpenGate); ok {
+			return x.OpenGate
+		}
+	}
+	return nil
+}
+
+func (x *CoordinatorMessage) GetDropPartitions() *taskpb.DropPartitions {
+	if x != nil {
+		if x, ok := x.Message.(*CoordinatorMessage_DropPartitions); ok {
+			return x.DropPartitions
+		}
+	}
+	return nil
+}
+
 type isCoordinatorMessage_Message interface {
 	isCoordinatorMessage_Message()
 }
@@ -1062,6 +1143,14 @@ type CoordinatorMessage_AbandonBuild struct {
 	AbandonBuild *AbandonBuild `protobuf:"bytes,10,opt,name=abandon_build,json=abandonBuild,proto3,oneof"`
 }
 
+type CoordinatorMessage_OpenGate struct {
+	OpenGate *taskpb.OpenGate `protobuf:"bytes,11,opt,name=open_gate,json=openGate,proto3,oneof"`
+}
+
+type CoordinatorMessage_DropPartitions struct {
+	DropPartitions *taskpb.DropPartitions `protobuf:"bytes,12,opt,name=drop_partitions,json=dropPartitions,proto3,oneof"`
+}
+
 func (*CoordinatorMessage_Welcome) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_Ack) isCoordinatorMessage_Message() {}
@@ -1080,6 +1169,10 @@ func (*CoordinatorMessage_AssignSplits) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_AbandonBuild) isCoordinatorMessage_Message() {}
 
+func (*CoordinatorMessage_OpenGate) isCoordinatorMessage_Message() {}
+
+func (*CoordinatorMessage_DropPartitions) isCoordinatorMessage_Message() {}
+
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -1093,7 +1186,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[10]
+	mi := &file_proto_controlpb_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1198,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[10]
+	mi := &file_proto_controlpb_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1211,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{10}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -1170,7 +1263,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[11]
+	mi := &file_proto_controlpb_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1275,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[11]
+	mi := &file_proto_controlpb_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1288,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{11}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Ack) GetSequence() uint64 {
@@ -1224,7 +1317,7 @@ type RequestBuild struct {
 
 func (x *RequestBuild) Reset() {
 	*x = RequestBuild{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[12]
+	mi := &file_proto_controlpb_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1329,7 @@ func (x *RequestBuild) String() string {
 func (*RequestBuild) ProtoMessage() {}
 
 func (x *RequestBuild) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[12]
+	mi := &file_proto_controlpb_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1342,7 @@ func (x *RequestBuild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestBuild.ProtoReflect.Descriptor instead.
 func (*RequestBuild) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{12}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RequestBuild) GetJob() string {
@@ -1289,7 +1382,7 @@ type Deploy struct {
 
 func (x *Deploy) Reset() {
 	*x = Deploy{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[13]
+	mi := &file_proto_controlpb_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1394,7 @@ func (x *Deploy) String() string {
 func (*Deploy) ProtoMessage() {}
 
 func (x *Deploy) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[13]
+	mi := &file_proto_controlpb_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1407,7 @@ func (x *Deploy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deploy.ProtoReflect.Descriptor instead.
 func (*Deploy) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{13}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Deploy) GetDeployment() *taskpb.Deployment {
@@ -1336,7 +1429,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[14]
+	mi := &file_proto_controlpb_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1441,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[14]
+	mi := &file_proto_controlpb_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1454,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{14}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Release) GetJob() string {
@@ -1396,7 +1489,7 @@ type AbandonBuild struct {
 
 func (x *AbandonBuild) Reset() {
 	*x = AbandonBuild{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[15]
+	mi := &file_proto_controlpb_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1501,7 @@ func (x *AbandonBuild) String() string {
 func (*AbandonBuild) ProtoMessage() {}
 
 func (x *AbandonBuild) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[15]
+	mi := &file_proto_controlpb_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1514,7 @@ func (x *AbandonBuild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbandonBuild.ProtoReflect.Descriptor instead.
 func (*AbandonBuild) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{15}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AbandonBuild) GetJob() string {
@@ -1449,7 +1542,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[16]
+	mi := &file_proto_controlpb_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1554,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[16]
+	mi := &file_proto_controlpb_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1567,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{16}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogsRequest) GetJob() string {
@@ -1509,7 +1602,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[17]
+	mi := &file_proto_controlpb_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1614,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[17]
+	mi := &file_proto_controlpb_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1627,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{17}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LogChunk) GetWorker() string {
@@ -1569,7 +1662,7 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\x06report\x18\x03 \x01(\v2\x16.sluice.control.ReportH\x00R\x06report\x12@\n" +
 	"\fbuild_result\x18\x04 \x01(\v2\x1b.sluice.control.BuildResultH\x00R\vbuildResult\x126\n" +
 	"\bdraining\x18\x05 \x01(\v2\x18.sluice.control.DrainingH\x00R\bdrainingB\t\n" +
-	"\amessage\"\xd6\x03\n" +
+	"\amessage\"\x9a\x04\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
@@ -1587,7 +1680,15 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\x04zone\x18\r \x01(\tR\x04zone\x12\x1b\n" +
 	"\tterm_seen\x18\x0e \x01(\x04R\btermSeen\x12>\n" +
 	"\tprocesses\x18\x0f \x03(\v2 .sluice.control.ProcessInventoryR\tprocesses\x12\x1c\n" +
-	"\tartifacts\x18\x10 \x03(\tR\tartifacts\"\xd5\x01\n" +
+	"\tartifacts\x18\x10 \x03(\tR\tartifacts\x12B\n" +
+	"\n" +
+	"partitions\x18\x11 \x03(\v2\".sluice.control.PartitionInventoryR\n" +
+	"partitions\"b\n" +
+	"\x12PartitionInventory\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12:\n" +
+	"\n" +
+	"partitions\x18\x02 \x03(\v2\x1a.sluice.task.PartitionNameR\n" +
+	"partitions\"\xd5\x01\n" +
 	"\x10ProcessInventory\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x18\n" +
@@ -1628,7 +1729,7 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\bprotocol\x18\x05 \x01(\x05R\bprotocol\"+\n" +
 	"\bDraining\x12\x1f\n" +
 	"\vdeadline_us\x18\x01 \x01(\x03R\n" +
-	"deadlineUs\"\x93\x04\n" +
+	"deadlineUs\"\x91\x05\n" +
 	"\x12CoordinatorMessage\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x123\n" +
 	"\awelcome\x18\x02 \x01(\v2\x17.sluice.control.WelcomeH\x00R\awelcome\x12'\n" +
@@ -1640,7 +1741,9 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\arelease\x18\b \x01(\v2\x17.sluice.control.ReleaseH\x00R\arelease\x12@\n" +
 	"\rassign_splits\x18\t \x01(\v2\x19.sluice.task.AssignSplitsH\x00R\fassignSplits\x12C\n" +
 	"\rabandon_build\x18\n" +
-	" \x01(\v2\x1c.sluice.control.AbandonBuildH\x00R\fabandonBuildB\t\n" +
+	" \x01(\v2\x1c.sluice.control.AbandonBuildH\x00R\fabandonBuild\x124\n" +
+	"\topen_gate\x18\v \x01(\v2\x15.sluice.task.OpenGateH\x00R\bopenGate\x12F\n" +
+	"\x0fdrop_partitions\x18\f \x01(\v2\x1b.sluice.task.DropPartitionsH\x00R\x0edropPartitionsB\t\n" +
 	"\amessage\"\x98\x01\n" +
 	"\aWelcome\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
@@ -1693,80 +1796,88 @@ func file_proto_controlpb_control_proto_rawDescGZIP() []byte {
 	return file_proto_controlpb_control_proto_rawDescData
 }
 
-var file_proto_controlpb_control_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_proto_controlpb_control_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_proto_controlpb_control_proto_goTypes = []any{
 	(*WorkerMessage)(nil),           // 0: sluice.control.WorkerMessage
 	(*Register)(nil),                // 1: sluice.control.Register
-	(*ProcessInventory)(nil),        // 2: sluice.control.ProcessInventory
-	(*Heartbeat)(nil),               // 3: sluice.control.Heartbeat
-	(*ProcessSample)(nil),           // 4: sluice.control.ProcessSample
-	(*Report)(nil),                  // 5: sluice.control.Report
-	(*ProcessExit)(nil),             // 6: sluice.control.ProcessExit
-	(*BuildResult)(nil),             // 7: sluice.control.BuildResult
-	(*Draining)(nil),                // 8: sluice.control.Draining
-	(*CoordinatorMessage)(nil),      // 9: sluice.control.CoordinatorMessage
-	(*Welcome)(nil),                 // 10: sluice.control.Welcome
-	(*Ack)(nil),                     // 11: sluice.control.Ack
-	(*RequestBuild)(nil),            // 12: sluice.control.RequestBuild
-	(*Deploy)(nil),                  // 13: sluice.control.Deploy
-	(*Release)(nil),                 // 14: sluice.control.Release
-	(*AbandonBuild)(nil),            // 15: sluice.control.AbandonBuild
-	(*LogsRequest)(nil),             // 16: sluice.control.LogsRequest
-	(*LogChunk)(nil),                // 17: sluice.control.LogChunk
-	(*taskpb.SubtaskUpdate)(nil),    // 18: sluice.task.SubtaskUpdate
-	(*taskpb.CommitResult)(nil),     // 19: sluice.task.CommitResult
-	(*taskpb.Sample)(nil),           // 20: sluice.task.Sample
-	(*taskpb.SplitsDiscovered)(nil), // 21: sluice.task.SplitsDiscovered
-	(*taskpb.SplitRequest)(nil),     // 22: sluice.task.SplitRequest
-	(jobpb.FailureKind)(0),          // 23: sluice.job.FailureKind
-	(*jobpb.Failure)(nil),           // 24: sluice.job.Failure
-	(*taskpb.Built)(nil),            // 25: sluice.task.Built
-	(*taskpb.Cancel)(nil),           // 26: sluice.task.Cancel
-	(*taskpb.Commit)(nil),           // 27: sluice.task.Commit
-	(*taskpb.AssignSplits)(nil),     // 28: sluice.task.AssignSplits
-	(*jobpb.JobSpec)(nil),           // 29: sluice.job.JobSpec
-	(*taskpb.Deployment)(nil),       // 30: sluice.task.Deployment
+	(*PartitionInventory)(nil),      // 2: sluice.control.PartitionInventory
+	(*ProcessInventory)(nil),        // 3: sluice.control.ProcessInventory
+	(*Heartbeat)(nil),               // 4: sluice.control.Heartbeat
+	(*ProcessSample)(nil),           // 5: sluice.control.ProcessSample
+	(*Report)(nil),                  // 6: sluice.control.Report
+	(*ProcessExit)(nil),             // 7: sluice.control.ProcessExit
+	(*BuildResult)(nil),             // 8: sluice.control.BuildResult
+	(*Draining)(nil),                // 9: sluice.control.Draining
+	(*CoordinatorMessage)(nil),      // 10: sluice.control.CoordinatorMessage
+	(*Welcome)(nil),                 // 11: sluice.control.Welcome
+	(*Ack)(nil),                     // 12: sluice.control.Ack
+	(*RequestBuild)(nil),            // 13: sluice.control.RequestBuild
+	(*Deploy)(nil),                  // 14: sluice.control.Deploy
+	(*Release)(nil),                 // 15: sluice.control.Release
+	(*AbandonBuild)(nil),            // 16: sluice.control.AbandonBuild
+	(*LogsRequest)(nil),             // 17: sluice.control.LogsRequest
+	(*LogChunk)(nil),                // 18: sluice.control.LogChunk
+	(*taskpb.PartitionName)(nil),    // 19: sluice.task.PartitionName
+	(*taskpb.SubtaskUpdate)(nil),    // 20: sluice.task.SubtaskUpdate
+	(*taskpb.CommitResult)(nil),     // 21: sluice.task.CommitResult
+	(*taskpb.Sample)(nil),           // 22: sluice.task.Sample
+	(*taskpb.SplitsDiscovered)(nil), // 23: sluice.task.SplitsDiscovered
+	(*taskpb.SplitRequest)(nil),     // 24: sluice.task.SplitRequest
+	(jobpb.FailureKind)(0),          // 25: sluice.job.FailureKind
+	(*jobpb.Failure)(nil),           // 26: sluice.job.Failure
+	(*taskpb.Built)(nil),            // 27: sluice.task.Built
+	(*taskpb.Cancel)(nil),           // 28: sluice.task.Cancel
+	(*taskpb.Commit)(nil),           // 29: sluice.task.Commit
+	(*taskpb.AssignSplits)(nil),     // 30: sluice.task.AssignSplits
+	(*taskpb.OpenGate)(nil),         // 31: sluice.task.OpenGate
+	(*taskpb.DropPartitions)(nil),   // 32: sluice.task.DropPartitions
+	(*jobpb.JobSpec)(nil),           // 33: sluice.job.JobSpec
+	(*taskpb.Deployment)(nil),       // 34: sluice.task.Deployment
 }
 var file_proto_controlpb_control_proto_depIdxs = []int32{
 	1,  // 0: sluice.control.WorkerMessage.register:type_name -> sluice.control.Register
-	3,  // 1: sluice.control.WorkerMessage.heartbeat:type_name -> sluice.control.Heartbeat
-	5,  // 2: sluice.control.WorkerMessage.report:type_name -> sluice.control.Report
-	7,  // 3: sluice.control.WorkerMessage.build_result:type_name -> sluice.control.BuildResult
-	8,  // 4: sluice.control.WorkerMessage.draining:type_name -> sluice.control.Draining
-	2,  // 5: sluice.control.Register.processes:type_name -> sluice.control.ProcessInventory
-	18, // 6: sluice.control.ProcessInventory.subtasks:type_name -> sluice.task.SubtaskUpdate
-	19, // 7: sluice.control.ProcessInventory.commit_results:type_name -> sluice.task.CommitResult
-	4,  // 8: sluice.control.Heartbeat.samples:type_name -> sluice.control.ProcessSample
-	20, // 9: sluice.control.ProcessSample.sample:type_name -> sluice.task.Sample
-	18, // 10: sluice.control.Report.subtask:type_name -> sluice.task.SubtaskUpdate
-	6,  // 11: sluice.control.Report.exit:type_name -> sluice.control.ProcessExit
-	19, // 12: sluice.control.Report.commit:type_name -> sluice.task.CommitResult
-	21, // 13: sluice.control.Report.splits:type_name -> sluice.task.SplitsDiscovered
-	22, // 14: sluice.control.Report.split_request:type_name -> sluice.task.SplitRequest
-	23, // 15: sluice.control.ProcessExit.kind:type_name -> sluice.job.FailureKind
-	24, // 16: sluice.control.ProcessExit.failure:type_name -> sluice.job.Failure
-	25, // 17: sluice.control.BuildResult.built:type_name -> sluice.task.Built
-	24, // 18: sluice.control.BuildResult.failure:type_name -> sluice.job.Failure
-	10, // 19: sluice.control.CoordinatorMessage.welcome:type_name -> sluice.control.Welcome
-	11, // 20: sluice.control.CoordinatorMessage.ack:type_name -> sluice.control.Ack
-	12, // 21: sluice.control.CoordinatorMessage.build:type_name -> sluice.control.RequestBuild
-	13, // 22: sluice.control.CoordinatorMessage.deploy:type_name -> sluice.control.Deploy
-	26, // 23: sluice.control.CoordinatorMessage.cancel:type_name -> sluice.task.Cancel
-	27, // 24: sluice.control.CoordinatorMessage.commit:type_name -> sluice.task.Commit
-	14, // 25: sluice.control.CoordinatorMessage.release:type_name -> sluice.control.Release
-	28, // 26: sluice.control.CoordinatorMessage.assign_splits:type_name -> sluice.task.AssignSplits
-	15, // 27: sluice.control.CoordinatorMessage.abandon_build:type_name -> sluice.control.AbandonBuild
-	29, // 28: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
-	30, // 29: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
-	0,  // 30: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
-	16, // 31: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
-	9,  // 32: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
-	17, // 33: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
-	32, // [32:34] is the sub-list for method output_type
-	30, // [30:32] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	4,  // 1: sluice.control.WorkerMessage.heartbeat:type_name -> sluice.control.Heartbeat
+	6,  // 2: sluice.control.WorkerMessage.report:type_name -> sluice.control.Report
+	8,  // 3: sluice.control.WorkerMessage.build_result:type_name -> sluice.control.BuildResult
+	9,  // 4: sluice.control.WorkerMessage.draining:type_name -> sluice.control.Draining
+	3,  // 5: sluice.control.Register.processes:type_name -> sluice.control.ProcessInventory
+	2,  // 6: sluice.control.Register.partitions:type_name -> sluice.control.PartitionInventory
+	19, // 7: sluice.control.PartitionInventory.partitions:type_name -> sluice.task.PartitionName
+	20, // 8: sluice.control.ProcessInventory.subtasks:type_name -> sluice.task.SubtaskUpdate
+	21, // 9: sluice.control.ProcessInventory.commit_results:type_name -> sluice.task.CommitResult
+	5,  // 10: sluice.control.Heartbeat.samples:type_name -> sluice.control.ProcessSample
+	22, // 11: sluice.control.ProcessSample.sample:type_name -> sluice.task.Sample
+	20, // 12: sluice.control.Report.subtask:type_name -> sluice.task.SubtaskUpdate
+	7,  // 13: sluice.control.Report.exit:type_name -> sluice.control.ProcessExit
+	21, // 14: sluice.control.Report.commit:type_name -> sluice.task.CommitResult
+	23, // 15: sluice.control.Report.splits:type_name -> sluice.task.SplitsDiscovered
+	24, // 16: sluice.control.Report.split_request:type_name -> sluice.task.SplitRequest
+	25, // 17: sluice.control.ProcessExit.kind:type_name -> sluice.job.FailureKind
+	26, // 18: sluice.control.ProcessExit.failure:type_name -> sluice.job.Failure
+	27, // 19: sluice.control.BuildResult.built:type_name -> sluice.task.Built
+	26, // 20: sluice.control.BuildResult.failure:type_name -> sluice.job.Failure
+	11, // 21: sluice.control.CoordinatorMessage.welcome:type_name -> sluice.control.Welcome
+	12, // 22: sluice.control.CoordinatorMessage.ack:type_name -> sluice.control.Ack
+	13, // 23: sluice.control.CoordinatorMessage.build:type_name -> sluice.control.RequestBuild
+	14, // 24: sluice.control.CoordinatorMessage.deploy:type_name -> sluice.control.Deploy
+	28, // 25: sluice.control.CoordinatorMessage.cancel:type_name -> sluice.task.Cancel
+	29, // 26: sluice.control.CoordinatorMessage.commit:type_name -> sluice.task.Commit
+	15, // 27: sluice.control.CoordinatorMessage.release:type_name -> sluice.control.Release
+	30, // 28: sluice.control.CoordinatorMessage.assign_splits:type_name -> sluice.task.AssignSplits
+	16, // 29: sluice.control.CoordinatorMessage.abandon_build:type_name -> sluice.control.AbandonBuild
+	31, // 30: sluice.control.CoordinatorMessage.open_gate:type_name -> sluice.task.OpenGate
+	32, // 31: sluice.control.CoordinatorMessage.drop_partitions:type_name -> sluice.task.DropPartitions
+	33, // 32: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
+	34, // 33: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
+	0,  // 34: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
+	17, // 35: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
+	10, // 36: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
+	18, // 37: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
+	36, // [36:38] is the sub-list for method output_type
+	34, // [34:36] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_proto_controlpb_control_proto_init() }
@@ -1781,14 +1892,14 @@ func file_proto_controlpb_control_proto_init() {
 		(*WorkerMessage_BuildResult)(nil),
 		(*WorkerMessage_Draining)(nil),
 	}
-	file_proto_controlpb_control_proto_msgTypes[5].OneofWrappers = []any{
+	file_proto_controlpb_control_proto_msgTypes[6].OneofWrappers = []any{
 		(*Report_Subtask)(nil),
 		(*Report_Exit)(nil),
 		(*Report_Commit)(nil),
 		(*Report_Splits)(nil),
 		(*Report_SplitRequest)(nil),
 	}
-	file_proto_controlpb_control_proto_msgTypes[9].OneofWrappers = []any{
+	file_proto_controlpb_control_proto_msgTypes[10].OneofWrappers = []any{
 		(*CoordinatorMessage_Welcome)(nil),
 		(*CoordinatorMessage_Ack)(nil),
 		(*CoordinatorMessage_Build)(nil),
@@ -1798,6 +1909,8 @@ func file_proto_controlpb_control_proto_init() {
 		(*CoordinatorMessage_Release)(nil),
 		(*CoordinatorMessage_AssignSplits)(nil),
 		(*CoordinatorMessage_AbandonBuild)(nil),
+		(*CoordinatorMessage_OpenGate)(nil),
+		(*CoordinatorMessage_DropPartitions)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1805,7 +1918,7 @@ func file_proto_controlpb_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_controlpb_control_proto_rawDesc), len(file_proto_controlpb_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -95,6 +95,24 @@ func (r *Register) Validate() error {
 			return fmt.Errorf("processes[%d].%w", i, err)
 		}
 	}
+	for i, p := range r.Partitions {
+		if err := p.validate(); err != nil {
+			return fmt.Errorf("partitions[%d].%w", i, err)
+		}
+	}
+	return nil
+}
+
+// validate checks the inventory of one job's stored results.
+func (p *PartitionInventory) validate() error {
+	if err := required("job", p.GetJob()); err != nil {
+		return err
+	}
+	for i, n := range p.GetPartitions() {
+		if err := n.Validate(); err != nil {
+			return fmt.Errorf("partitions[%d]: %w", i, err)
+		}
+	}
 	return nil
 }
 
@@ -262,6 +280,16 @@ func (m *CoordinatorMessage) Validate() error {
 		return notEmpty("assign_splits", v.AssignSplits == nil)
 	case *CoordinatorMessage_AbandonBuild:
 		return notEmpty("abandon_build", v.AbandonBuild == nil)
+	case *CoordinatorMessage_OpenGate:
+		if v.OpenGate == nil {
+			return errors.New("open_gate: empty")
+		}
+		return within("open_gate", v.OpenGate.Validate())
+	case *CoordinatorMessage_DropPartitions:
+		if v.DropPartitions == nil {
+			return errors.New("drop_partitions: empty")
+		}
+		return within("drop_partitions", v.DropPartitions.Validate())
 	}
 	return errors.New("no known message is set")
 }

@@ -137,3 +137,33 @@ func TestCoordinatorsMessagesAreValidated(t *testing.T) {
 		}
 	}
 }
+
+func TestPlansOfDeletionAndGatesAreChecked(t *testing.T) {
+	one := []*taskpb.PartitionName{{JobEpoch: 1, Attempt: 1}}
+	for want, m := range map[string]*CoordinatorMessage{
+		"":                       {Term: 1, Message: &CoordinatorMessage_DropPartitions{DropPartitions: &taskpb.DropPartitions{Job: "j-1", Partitions: one}}},
+		"drop_partitions: empty": {Term: 1, Message: &CoordinatorMessage_DropPartitions{}},
+		"drop_partitions.job":    {Term: 1, Message: &CoordinatorMessage_DropPartitions{DropPartitions: &taskpb.DropPartitions{Job: "j-1"}}},
+		"open_gate: empty":       {Term: 1, Message: &CoordinatorMessage_OpenGate{}},
+		"open_gate.job id":       {Term: 1, Message: &CoordinatorMessage_OpenGate{OpenGate: &taskpb.OpenGate{}}},
+	} {
+		if err := m.Validate(); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("%v: got %v, want an error about %q", m, err, want)
+		}
+	}
+}
+
+func TestTheInventoryOfStoredResultsIsChecked(t *testing.T) {
+	with := func(p *PartitionInventory) *WorkerMessage {
+		return register(func(r *Register) { r.Partitions = []*PartitionInventory{p} })
+	}
+	for want, p := range map[string]*PartitionInventory{
+		"":                                       {Job: "j-1", Partitions: []*taskpb.PartitionName{{Attempt: 1}}},
+		"register.partitions[0].job":             {},
+		"register.partitions[0].partitions[0]: ": {Job: "j-1", Partitions: []*taskpb.PartitionName{{}}},
+	} {
+		if err := with(p).Validate(); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("%v: got %v, want an error about %q", p, err, want)
+		}
+	}
+}

@@ -485,6 +485,329 @@ func (*FromConsumer_Credits) isFromConsumer_Message() {}
 
 func (*FromConsumer_Cancel) isFromConsumer_Message() {}
 
+// FromReader is the upstream direction of a read: one ReadRequest, then ReadMore. Downstream are chunks of the data file and
+// at the end ReadEnd, each behind a byte that says which; docs/format/partition.md.
+type FromReader struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*FromReader_Request
+	//	*FromReader_More
+	Message       isFromReader_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FromReader) Reset() {
+	*x = FromReader{}
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FromReader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FromReader) ProtoMessage() {}
+
+func (x *FromReader) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FromReader.ProtoReflect.Descriptor instead.
+func (*FromReader) Descriptor() ([]byte, []int) {
+	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *FromReader) GetMessage() isFromReader_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *FromReader) GetRequest() *ReadRequest {
+	if x != nil {
+		if x, ok := x.Message.(*FromReader_Request); ok {
+			return x.Request
+		}
+	}
+	return nil
+}
+
+func (x *FromReader) GetMore() *ReadMore {
+	if x != nil {
+		if x, ok := x.Message.(*FromReader_More); ok {
+			return x.More
+		}
+	}
+	return nil
+}
+
+type isFromReader_Message interface {
+	isFromReader_Message()
+}
+
+type FromReader_Request struct {
+	Request *ReadRequest `protobuf:"bytes,1,opt,name=request,proto3,oneof"`
+}
+
+type FromReader_More struct {
+	More *ReadMore `protobuf:"bytes,2,opt,name=more,proto3,oneof"`
+}
+
+func (*FromReader_Request) isFromReader_Message() {}
+
+func (*FromReader_More) isFromReader_Message() {}
+
+// ReadRequest asks an agent for one subpartition of a stored result, from a block on.
+type ReadRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Protocol      int32                  `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Worker        string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"` // who is meant: another one that listens at this address by now refuses
+	Job           string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,4,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Region        int32                  `protobuf:"varint,5,opt,name=region,proto3" json:"region,omitempty"`
+	RegionEpoch   uint64                 `protobuf:"varint,6,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
+	Edge          int32                  `protobuf:"varint,7,opt,name=edge,proto3" json:"edge,omitempty"`
+	Producer      int32                  `protobuf:"varint,8,opt,name=producer,proto3" json:"producer,omitempty"` // subtask index
+	Attempt       uint32                 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Consumer      int32                  `protobuf:"varint,10,opt,name=consumer,proto3" json:"consumer,omitempty"` // subtask index
+	Block         int64                  `protobuf:"varint,11,opt,name=block,proto3" json:"block,omitempty"`       // the first one wanted
+	Chunks        int32                  `protobuf:"varint,12,opt,name=chunks,proto3" json:"chunks,omitempty"`     // that may be under way
+	Stored        bool                   `protobuf:"varint,13,opt,name=stored,proto3" json:"stored,omitempty"`     // the facts say that it is finished: do not wait for it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadRequest) Reset() {
+	*x = ReadRequest{}
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadRequest) ProtoMessage() {}
+
+func (x *ReadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
+func (*ReadRequest) Descriptor() ([]byte, []int) {
+	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ReadRequest) GetProtocol() int32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *ReadRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ReadRequest) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetRegion() int32 {
+	if x != nil {
+		return x.Region
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetRegionEpoch() uint64 {
+	if x != nil {
+		return x.RegionEpoch
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetEdge() int32 {
+	if x != nil {
+		return x.Edge
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetProducer() int32 {
+	if x != nil {
+		return x.Producer
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetConsumer() int32 {
+	if x != nil {
+		return x.Consumer
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetBlock() int64 {
+	if x != nil {
+		return x.Block
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetChunks() int32 {
+	if x != nil {
+		return x.Chunks
+	}
+	return 0
+}
+
+func (x *ReadRequest) GetStored() bool {
+	if x != nil {
+		return x.Stored
+	}
+	return false
+}
+
+// ReadMore: the reader has room for more chunks.
+type ReadMore struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chunks        int32                  `protobuf:"varint,1,opt,name=chunks,proto3" json:"chunks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadMore) Reset() {
+	*x = ReadMore{}
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadMore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadMore) ProtoMessage() {}
+
+func (x *ReadMore) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadMore.ProtoReflect.Descriptor instead.
+func (*ReadMore) Descriptor() ([]byte, []int) {
+	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ReadMore) GetChunks() int32 {
+	if x != nil {
+		return x.Chunks
+	}
+	return 0
+}
+
+// ReadEnd says that the subpartition has been sent to its end.
+type ReadEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimeUs        int64                  `protobuf:"varint,1,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"` // what the channel ends with
+	Blocks        int64                  `protobuf:"varint,2,opt,name=blocks,proto3" json:"blocks,omitempty"`               // sent by this call
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadEnd) Reset() {
+	*x = ReadEnd{}
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadEnd) ProtoMessage() {}
+
+func (x *ReadEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadEnd.ProtoReflect.Descriptor instead.
+func (*ReadEnd) Descriptor() ([]byte, []int) {
+	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ReadEnd) GetTimeUs() int64 {
+	if x != nil {
+		return x.TimeUs
+	}
+	return 0
+}
+
+func (x *ReadEnd) GetBlocks() int64 {
+	if x != nil {
+		return x.Blocks
+	}
+	return 0
+}
+
 var File_proto_exchangepb_exchange_proto protoreflect.FileDescriptor
 
 const file_proto_exchangepb_exchange_proto_rawDesc = "" +
@@ -519,7 +842,32 @@ const file_proto_exchangepb_exchange_proto_rawDesc = "" +
 	"\arequest\x18\x01 \x01(\v2!.sluice.exchange.PartitionRequestH\x00R\arequest\x124\n" +
 	"\acredits\x18\x02 \x01(\v2\x18.sluice.exchange.CreditsH\x00R\acredits\x121\n" +
 	"\x06cancel\x18\x03 \x01(\v2\x17.sluice.exchange.ClosedH\x00R\x06cancelB\t\n" +
-	"\amessage*\x94\x01\n" +
+	"\amessage\"\x82\x01\n" +
+	"\n" +
+	"FromReader\x128\n" +
+	"\arequest\x18\x01 \x01(\v2\x1c.sluice.exchange.ReadRequestH\x00R\arequest\x12/\n" +
+	"\x04more\x18\x02 \x01(\v2\x19.sluice.exchange.ReadMoreH\x00R\x04moreB\t\n" +
+	"\amessage\"\xd7\x02\n" +
+	"\vReadRequest\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x16\n" +
+	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x10\n" +
+	"\x03job\x18\x03 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x04 \x01(\x04R\bjobEpoch\x12\x16\n" +
+	"\x06region\x18\x05 \x01(\x05R\x06region\x12!\n" +
+	"\fregion_epoch\x18\x06 \x01(\x04R\vregionEpoch\x12\x12\n" +
+	"\x04edge\x18\a \x01(\x05R\x04edge\x12\x1a\n" +
+	"\bproducer\x18\b \x01(\x05R\bproducer\x12\x18\n" +
+	"\aattempt\x18\t \x01(\rR\aattempt\x12\x1a\n" +
+	"\bconsumer\x18\n" +
+	" \x01(\x05R\bconsumer\x12\x14\n" +
+	"\x05block\x18\v \x01(\x03R\x05block\x12\x16\n" +
+	"\x06chunks\x18\f \x01(\x05R\x06chunks\x12\x16\n" +
+	"\x06stored\x18\r \x01(\bR\x06stored\"\"\n" +
+	"\bReadMore\x12\x16\n" +
+	"\x06chunks\x18\x01 \x01(\x05R\x06chunks\":\n" +
+	"\aReadEnd\x12\x17\n" +
+	"\atime_us\x18\x01 \x01(\x03R\x06timeUs\x12\x16\n" +
+	"\x06blocks\x18\x02 \x01(\x03R\x06blocks*\x94\x01\n" +
 	"\aRefusal\x12\x10\n" +
 	"\fREFUSAL_NONE\x10\x00\x12\x13\n" +
 	"\x0fREFUSAL_NOT_YET\x10\x01\x12\x11\n" +
@@ -542,7 +890,7 @@ func file_proto_exchangepb_exchange_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_exchangepb_exchange_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_exchangepb_exchange_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_proto_exchangepb_exchange_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_proto_exchangepb_exchange_proto_goTypes = []any{
 	(Refusal)(0),             // 0: sluice.exchange.Refusal
 	(*PartitionRequest)(nil), // 1: sluice.exchange.PartitionRequest
@@ -550,6 +898,10 @@ var file_proto_exchangepb_exchange_proto_goTypes = []any{
 	(*Credits)(nil),          // 3: sluice.exchange.Credits
 	(*Closed)(nil),           // 4: sluice.exchange.Closed
 	(*FromConsumer)(nil),     // 5: sluice.exchange.FromConsumer
+	(*FromReader)(nil),       // 6: sluice.exchange.FromReader
+	(*ReadRequest)(nil),      // 7: sluice.exchange.ReadRequest
+	(*ReadMore)(nil),         // 8: sluice.exchange.ReadMore
+	(*ReadEnd)(nil),          // 9: sluice.exchange.ReadEnd
 }
 var file_proto_exchangepb_exchange_proto_depIdxs = []int32{
 	2, // 0: sluice.exchange.Credits.credits:type_name -> sluice.exchange.Credit
@@ -557,11 +909,13 @@ var file_proto_exchangepb_exchange_proto_depIdxs = []int32{
 	1, // 2: sluice.exchange.FromConsumer.request:type_name -> sluice.exchange.PartitionRequest
 	3, // 3: sluice.exchange.FromConsumer.credits:type_name -> sluice.exchange.Credits
 	4, // 4: sluice.exchange.FromConsumer.cancel:type_name -> sluice.exchange.Closed
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	7, // 5: sluice.exchange.FromReader.request:type_name -> sluice.exchange.ReadRequest
+	8, // 6: sluice.exchange.FromReader.more:type_name -> sluice.exchange.ReadMore
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_proto_exchangepb_exchange_proto_init() }
@@ -574,13 +928,17 @@ func file_proto_exchangepb_exchange_proto_init() {
 		(*FromConsumer_Credits)(nil),
 		(*FromConsumer_Cancel)(nil),
 	}
+	file_proto_exchangepb_exchange_proto_msgTypes[5].OneofWrappers = []any{
+		(*FromReader_Request)(nil),
+		(*FromReader_More)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_exchangepb_exchange_proto_rawDesc), len(file_proto_exchangepb_exchange_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -80,3 +80,53 @@ func (c *Closed) validate() error {
 	}
 	return nil
 }
+
+// MaxChunks bounds what a reader may have under way.
+const MaxChunks = 1 << 10
+
+// Validate reports the first part of m that no reader sends. It does not judge ReadRequest.protocol: an unknown version
+// is answered.
+func (m *FromReader) Validate() error {
+	switch x := m.GetMessage().(type) {
+	case *FromReader_Request:
+		return wrap("request", x.Request.validate())
+	case *FromReader_More:
+		if n := x.More.GetChunks(); n < 1 || n > MaxChunks {
+			return fmt.Errorf("more.chunks: %d, want 1 to %d", n, MaxChunks)
+		}
+		return nil
+	}
+	return errors.New("message: unknown or missing")
+}
+
+func (r *ReadRequest) validate() error {
+	switch {
+	case r.GetJob() == "" || len(r.GetJob()) > maxJobIDLength:
+		return fmt.Errorf("job: %d bytes long", len(r.GetJob()))
+	case len(r.GetWorker()) > maxJobIDLength:
+		return fmt.Errorf("worker: %d bytes long", len(r.GetWorker()))
+	case r.GetRegion() < 0:
+		return fmt.Errorf("region: %d", r.GetRegion())
+	case r.GetEdge() < 0:
+		return fmt.Errorf("edge: %d", r.GetEdge())
+	case r.GetProducer() < 0:
+		return fmt.Errorf("producer: %d", r.GetProducer())
+	case r.GetAttempt() == 0:
+		return errors.New("attempt: 0")
+	case r.GetConsumer() < 0:
+		return fmt.Errorf("consumer: %d", r.GetConsumer())
+	case r.GetBlock() < 0:
+		return fmt.Errorf("block: %d", r.GetBlock())
+	case r.GetChunks() < 0 || r.GetChunks() > MaxChunks:
+		return fmt.Errorf("chunks: %d, want 0 to %d", r.GetChunks(), MaxChunks)
+	}
+	return nil
+}
+
+// Validate reports what no agent sends.
+func (e *ReadEnd) Validate() error {
+	if e.GetBlocks() < 0 {
+		return fmt.Errorf("blocks: %d", e.GetBlocks())
+	}
+	return nil
+}

@@ -96,3 +96,76 @@ func FuzzFromConsumer(f *testing.F) {
 		}
 	})
 }
+
+func read(change func(*ReadRequest)) *FromReader {
+	r := &ReadRequest{Protocol: Protocol, Worker: "w-1", Job: "j-1", Attempt: 1, Chunks: 2}
+	change(r)
+	return &FromReader{Message: &FromReader_Request{Request: r}}
+}
+
+func TestWhatReadersSayIsJudgedBeforeUse(t *testing.T) {
+	more := func(n int32) *FromReader {
+		return &FromReader{Message: &FromReader_More{More: &ReadMore{Chunks: n}}}
+	}
+	for _, c := range []struct {
+		want string // part of the error; "": valid
+		m    *FromReader
+	}{
+		{"", read(func(*ReadRequest) {})},
+		{"", read(func(r *ReadRequest) { r.Protocol = 99 })}, // answered with a refusal
+		{"", read(func(r *ReadRequest) { r.Chunks, r.Block = 0, 1<<40 })},
+		{"request.job", read(func(r *ReadRequest) { r.Job = "" })},
+		{"request.job", read(func(r *ReadRequest) { r.Job = strings.Repeat("j", 300) })},
+		{"request.worker", read(func(r *ReadRequest) { r.Worker = strings.Repeat("w", 300) })},
+		{"request.region", read(func(r *ReadRequest) { r.Region = -1 })},
+		{"request.edge", read(func(r *ReadRequest) { r.Edge = -1 })},
+		{"request.producer", read(func(r *ReadRequest) { r.Producer = -1 })},
+		{"request.attempt", read(func(r *ReadRequest) { r.Attempt = 0 })},
+		{"request.consumer", read(func(r *ReadRequest) { r.Consumer = -1 })},
+		{"request.block", read(func(r *ReadRequest) { r.Block = -1 })},
+		{"request.chunks", read(func(r *ReadRequest) { r.Chunks = -1 })},
+		{"request.chunks", read(func(r *ReadRequest) { r.Chunks = MaxChunks + 1 })},
+		{"", more(1)},
+		{"more.chunks", more(0)},
+		{"more.chunks", more(MaxChunks + 1)},
+		{"message", &FromReader{}},
+		{"request.job", &FromReader{Message: &FromReader_Request{}}},
+	} {
+		err := c.m.Validate()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
+			t.Errorf("%v: got error %v, want one about %q", c.m, err, c.want)
+		}
+	}
+	if (&ReadEnd{Blocks: -1}).Validate() == nil || (&ReadEnd{Blocks: 3}).Validate() != nil {
+		t.Error("an end with fewer blocks than none")
+	}
+}
+
+// What passes Validate stays within the limits that the agent's memory relies on, whatever the bytes.
+func FuzzFromReader(f *testing.F) {
+	for _, m := range []*FromReader{read(func(*ReadRequest) {}), {Message: &FromReader_More{More: &ReadMore{Chunks: 3}}}} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var m FromReader
+		if proto.Unmarshal(b, &m) != nil || m.Validate() != nil {
+			return
+		}
+		switch x := m.Message.(type) {
+		case *FromReader_Request:
+			if r := x.Request; r.Chunks < 0 || r.Chunks > MaxChunks || r.Block < 0 || r.Consumer < 0 || len(r.Job) > maxJobIDLength {
+				t.Fatalf("accepted %v", &m)
+			}
+		case *FromReader_More:
+			if x.More.Chunks <= 0 || x.More.Chunks > MaxChunks {
+				t.Fatalf("accepted %v", &m)
+			}
+		default:
+			t.Fatalf("accepted %v", &m)
+		}
+	})
+}

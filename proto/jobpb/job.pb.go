@@ -442,6 +442,58 @@ func (RegionStatus) EnumDescriptor() ([]byte, []int) {
 	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{6}
 }
 
+type PartitionState int32
+
+const (
+	PartitionState_PARTITION_UNSPECIFIED PartitionState = 0
+	PartitionState_PARTITION_STORED      PartitionState = 1
+	PartitionState_PARTITION_LOST        PartitionState = 2 // unreadable, or its worker is gone
+	PartitionState_PARTITION_RELEASED    PartitionState = 3 // nobody needs it any more; its files are being deleted
+)
+
+// Enum value maps for PartitionState.
+var (
+	PartitionState_name = map[int32]string{
+		0: "PARTITION_UNSPECIFIED",
+		1: "PARTITION_STORED",
+		2: "PARTITION_LOST",
+		3: "PARTITION_RELEASED",
+	}
+	PartitionState_value = map[string]int32{
+		"PARTITION_UNSPECIFIED": 0,
+		"PARTITION_STORED":      1,
+		"PARTITION_LOST":        2,
+		"PARTITION_RELEASED":    3,
+	}
+)
+
+func (x PartitionState) Enum() *PartitionState {
+	p := new(PartitionState)
+	*p = x
+	return p
+}
+
+func (x PartitionState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PartitionState) Descriptor() protoreflect.EnumDescriptor {
+	return file_proto_jobpb_job_proto_enumTypes[7].Descriptor()
+}
+
+func (PartitionState) Type() protoreflect.EnumType {
+	return &file_proto_jobpb_job_proto_enumTypes[7]
+}
+
+func (x PartitionState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PartitionState.Descriptor instead.
+func (PartitionState) EnumDescriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{7}
+}
+
 type FailureKind int32
 
 const (
@@ -478,11 +530,11 @@ func (x FailureKind) String() string {
 }
 
 func (FailureKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_proto_jobpb_job_proto_enumTypes[7].Descriptor()
+	return file_proto_jobpb_job_proto_enumTypes[8].Descriptor()
 }
 
 func (FailureKind) Type() protoreflect.EnumType {
-	return &file_proto_jobpb_job_proto_enumTypes[7]
+	return &file_proto_jobpb_job_proto_enumTypes[8]
 }
 
 func (x FailureKind) Number() protoreflect.EnumNumber {
@@ -491,7 +543,7 @@ func (x FailureKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FailureKind.Descriptor instead.
 func (FailureKind) EnumDescriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{7}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{8}
 }
 
 // Graph is what the user built: operators and edges, no parallel instances. Operators stand in topological order.
@@ -505,6 +557,7 @@ type Graph struct {
 	Params             map[string]string      `protobuf:"bytes,6,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`     // resolved parameters of the configuration struct; secrets as references
 	Settings           map[string]string      `protobuf:"bytes,7,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // set in code by Pipeline.Set…
 	Warnings           []*Diagnostic          `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	ModeLocation       string                 `protobuf:"bytes,9,opt,name=mode_location,json=modeLocation,proto3" json:"mode_location,omitempty"` // file:line of the call that chose the mode; not part of the fingerprint
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -595,24 +648,35 @@ func (x *Graph) GetWarnings() []*Diagnostic {
 	return nil
 }
 
+func (x *Graph) GetModeLocation() string {
+	if x != nil {
+		return x.ModeLocation
+	}
+	return ""
+}
+
 type Operator struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	GeneratedId   bool                   `protobuf:"varint,2,opt,name=generated_id,json=generatedId,proto3" json:"generated_id,omitempty"`
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`         // source, map, filter, window.count, sink, …
-	Location      string                 `protobuf:"bytes,4,opt,name=location,proto3" json:"location,omitempty"` // file:line of the user's call; not part of the fingerprint
-	Bounded       bool                   `protobuf:"varint,5,opt,name=bounded,proto3" json:"bounded,omitempty"`  // everything upstream ends
-	Stateful      bool                   `protobuf:"varint,6,opt,name=stateful,proto3" json:"stateful,omitempty"`
-	Parallelism   int32                  `protobuf:"varint,7,opt,name=parallelism,proto3" json:"parallelism,omitempty"` // 0: default, -1: every slot that the job can get
-	Inputs        []*Input               `protobuf:"bytes,8,rep,name=inputs,proto3" json:"inputs,omitempty"`
-	States        []*StateDeclaration    `protobuf:"bytes,9,rep,name=states,proto3" json:"states,omitempty"`
-	OutputSchema  string                 `protobuf:"bytes,10,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`  // schema of emitted records; empty for sinks
-	Guarantee     Guarantee              `protobuf:"varint,11,opt,name=guarantee,proto3,enum=sluice.job.Guarantee" json:"guarantee,omitempty"` // sinks only
-	ErrorPolicy   string                 `protobuf:"bytes,12,opt,name=error_policy,json=errorPolicy,proto3" json:"error_policy,omitempty"`     // fail (default), skip, …
-	SlotGroup     string                 `protobuf:"bytes,13,opt,name=slot_group,json=slotGroup,proto3" json:"slot_group,omitempty"`
-	Detail        string                 `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"` // one line for people: file glob, window spec, …
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Id               string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	GeneratedId      bool                   `protobuf:"varint,2,opt,name=generated_id,json=generatedId,proto3" json:"generated_id,omitempty"`
+	Kind             string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`         // source, map, filter, window.count, sink, …
+	Location         string                 `protobuf:"bytes,4,opt,name=location,proto3" json:"location,omitempty"` // file:line of the user's call; not part of the fingerprint
+	Bounded          bool                   `protobuf:"varint,5,opt,name=bounded,proto3" json:"bounded,omitempty"`  // everything upstream ends
+	Stateful         bool                   `protobuf:"varint,6,opt,name=stateful,proto3" json:"stateful,omitempty"`
+	Parallelism      int32                  `protobuf:"varint,7,opt,name=parallelism,proto3" json:"parallelism,omitempty"` // 0: default, -1: every slot that the job can get
+	Inputs           []*Input               `protobuf:"bytes,8,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	States           []*StateDeclaration    `protobuf:"bytes,9,rep,name=states,proto3" json:"states,omitempty"`
+	OutputSchema     string                 `protobuf:"bytes,10,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`  // schema of emitted records; empty for sinks
+	Guarantee        Guarantee              `protobuf:"varint,11,opt,name=guarantee,proto3,enum=sluice.job.Guarantee" json:"guarantee,omitempty"` // sinks only
+	ErrorPolicy      string                 `protobuf:"bytes,12,opt,name=error_policy,json=errorPolicy,proto3" json:"error_policy,omitempty"`     // fail (default), skip, …
+	SlotGroup        string                 `protobuf:"bytes,13,opt,name=slot_group,json=slotGroup,proto3" json:"slot_group,omitempty"`
+	Detail           string                 `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`                                        // one line for people: file glob, window spec, …
+	Nondeterministic bool                   `protobuf:"varint,15,opt,name=nondeterministic,proto3" json:"nondeterministic,omitempty"`                   // the same input in the same order may give another output
+	BatchMemory      bool                   `protobuf:"varint,16,opt,name=batch_memory,json=batchMemory,proto3" json:"batch_memory,omitempty"`          // it works in a share of batch.memory, and spills what exceeds it
+	OrderDependent   bool                   `protobuf:"varint,17,opt,name=order_dependent,json=orderDependent,proto3" json:"order_dependent,omitempty"` // another order of the same input may give other output: ties, sums of floats, samples
+	Unordered        bool                   `protobuf:"varint,18,opt,name=unordered,proto3" json:"unordered,omitempty"`                                 // the same input in the same order may give the same output in another order: it depends on memory or on time
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Operator) Reset() {
@@ -743,13 +807,48 @@ func (x *Operator) GetDetail() string {
 	return ""
 }
 
+func (x *Operator) GetNondeterministic() bool {
+	if x != nil {
+		return x.Nondeterministic
+	}
+	return false
+}
+
+func (x *Operator) GetBatchMemory() bool {
+	if x != nil {
+		return x.BatchMemory
+	}
+	return false
+}
+
+func (x *Operator) GetOrderDependent() bool {
+	if x != nil {
+		return x.OrderDependent
+	}
+	return false
+}
+
+func (x *Operator) GetUnordered() bool {
+	if x != nil {
+		return x.Unordered
+	}
+	return false
+}
+
 type Input struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Operator      int32                  `protobuf:"varint,1,opt,name=operator,proto3" json:"operator,omitempty"` // index into Graph.operators, smaller than the consumer's own
-	Partitioner   Partitioner            `protobuf:"varint,2,opt,name=partitioner,proto3,enum=sluice.job.Partitioner" json:"partitioner,omitempty"`
-	Exchange      ExchangeKind           `protobuf:"varint,3,opt,name=exchange,proto3,enum=sluice.job.ExchangeKind" json:"exchange,omitempty"` // EXCHANGE_AUTO unless overridden by the user
-	KeySchema     string                 `protobuf:"bytes,4,opt,name=key_schema,json=keySchema,proto3" json:"key_schema,omitempty"`            // PARTITIONER_HASH only
-	Port          string                 `protobuf:"bytes,5,opt,name=port,proto3" json:"port,omitempty"`                                       // side output of the producer; empty: its main output
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Operator    int32                  `protobuf:"varint,1,opt,name=operator,proto3" json:"operator,omitempty"` // index into Graph.operators, smaller than the consumer's own
+	Partitioner Partitioner            `protobuf:"varint,2,opt,name=partitioner,proto3,enum=sluice.job.Partitioner" json:"partitioner,omitempty"`
+	Exchange    ExchangeKind           `protobuf:"varint,3,opt,name=exchange,proto3,enum=sluice.job.ExchangeKind" json:"exchange,omitempty"` // EXCHANGE_AUTO unless overridden by the user
+	KeySchema   string                 `protobuf:"bytes,4,opt,name=key_schema,json=keySchema,proto3" json:"key_schema,omitempty"`            // PARTITIONER_HASH only
+	Port        string                 `protobuf:"bytes,5,opt,name=port,proto3" json:"port,omitempty"`                                       // side output of the producer; empty: its main output
+	// phase: inputs of a lower phase are wanted to their end before those of a higher one (build before probe). Where the
+	// higher one is PIPELINED the operator must take its records at any time, or say so by gated.
+	Phase int32 `protobuf:"varint,6,opt,name=phase,proto3" json:"phase,omitempty"`
+	// gated: no record of this input is read before all inputs of lower phases have ended in every subtask of the operator.
+	Gated         bool   `protobuf:"varint,7,opt,name=gated,proto3" json:"gated,omitempty"`
+	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`           // exchange is the operator's own wish, for this reason; empty: the user's
+	Location      string `protobuf:"bytes,9,opt,name=location,proto3" json:"location,omitempty"` // file:line of the call that chose the exchange; not part of the fingerprint
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -815,6 +914,34 @@ func (x *Input) GetKeySchema() string {
 func (x *Input) GetPort() string {
 	if x != nil {
 		return x.Port
+	}
+	return ""
+}
+
+func (x *Input) GetPhase() int32 {
+	if x != nil {
+		return x.Phase
+	}
+	return 0
+}
+
+func (x *Input) GetGated() bool {
+	if x != nil {
+		return x.Gated
+	}
+	return false
+}
+
+func (x *Input) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Input) GetLocation() string {
+	if x != nil {
+		return x.Location
 	}
 	return ""
 }
@@ -964,8 +1091,9 @@ type Plan struct {
 	Chains        []*Chain               `protobuf:"bytes,3,rep,name=chains,proto3" json:"chains,omitempty"`
 	Edges         []*Edge                `protobuf:"bytes,4,rep,name=edges,proto3" json:"edges,omitempty"`
 	Regions       []*Region              `protobuf:"bytes,5,rep,name=regions,proto3" json:"regions,omitempty"`
-	Slots         int32                  `protobuf:"varint,6,opt,name=slots,proto3" json:"slots,omitempty"`                                                                                // needed to run everything at once
+	Slots         int32                  `protobuf:"varint,6,opt,name=slots,proto3" json:"slots,omitempty"`                                                                                // needed to run everything at once: schedule eager
 	Settings      map[string]string      `protobuf:"bytes,7,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // said on the command line or in code, merged; names not in it are the worker's to default
+	LeastSlots    int32                  `protobuf:"varint,8,opt,name=least_slots,json=leastSlots,proto3" json:"least_slots,omitempty"`                                                    // needed by the largest region: enough for the schedules region and lazy
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1049,6 +1177,13 @@ func (x *Plan) GetSettings() map[string]string {
 	return nil
 }
 
+func (x *Plan) GetLeastSlots() int32 {
+	if x != nil {
+		return x.LeastSlots
+	}
+	return 0
+}
+
 // Chain is a tree of operators joined by direct calls; one subtask is one parallel instance of it.
 type Chain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1120,18 +1255,23 @@ func (x *Chain) GetName() string {
 
 // Edge joins two chains.
 type Edge struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	FromOperator  int32                  `protobuf:"varint,2,opt,name=from_operator,json=fromOperator,proto3" json:"from_operator,omitempty"`
-	ToOperator    int32                  `protobuf:"varint,3,opt,name=to_operator,json=toOperator,proto3" json:"to_operator,omitempty"`
-	Input         int32                  `protobuf:"varint,4,opt,name=input,proto3" json:"input,omitempty"` // index into the consumer's Operator.inputs
-	FromChain     int32                  `protobuf:"varint,5,opt,name=from_chain,json=fromChain,proto3" json:"from_chain,omitempty"`
-	ToChain       int32                  `protobuf:"varint,6,opt,name=to_chain,json=toChain,proto3" json:"to_chain,omitempty"`
-	Partitioner   Partitioner            `protobuf:"varint,7,opt,name=partitioner,proto3,enum=sluice.job.Partitioner" json:"partitioner,omitempty"`
-	Exchange      ExchangeKind           `protobuf:"varint,8,opt,name=exchange,proto3,enum=sluice.job.ExchangeKind" json:"exchange,omitempty"` // never AUTO
-	Reason        string                 `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Index        int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	FromOperator int32                  `protobuf:"varint,2,opt,name=from_operator,json=fromOperator,proto3" json:"from_operator,omitempty"`
+	ToOperator   int32                  `protobuf:"varint,3,opt,name=to_operator,json=toOperator,proto3" json:"to_operator,omitempty"`
+	Input        int32                  `protobuf:"varint,4,opt,name=input,proto3" json:"input,omitempty"` // index into the consumer's Operator.inputs
+	FromChain    int32                  `protobuf:"varint,5,opt,name=from_chain,json=fromChain,proto3" json:"from_chain,omitempty"`
+	ToChain      int32                  `protobuf:"varint,6,opt,name=to_chain,json=toChain,proto3" json:"to_chain,omitempty"`
+	Partitioner  Partitioner            `protobuf:"varint,7,opt,name=partitioner,proto3,enum=sluice.job.Partitioner" json:"partitioner,omitempty"`
+	Exchange     ExchangeKind           `protobuf:"varint,8,opt,name=exchange,proto3,enum=sluice.job.ExchangeKind" json:"exchange,omitempty"` // never AUTO
+	Reason       string                 `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	// reproducible: if a producer runs again with the same input in the same order, each consumer gets exactly the records that
+	// it got before.
+	Reproducible   bool `protobuf:"varint,10,opt,name=reproducible,proto3" json:"reproducible,omitempty"`
+	Ordered        bool `protobuf:"varint,11,opt,name=ordered,proto3" json:"ordered,omitempty"`                                     // and gets them in the same order
+	OrderDependent bool `protobuf:"varint,12,opt,name=order_dependent,json=orderDependent,proto3" json:"order_dependent,omitempty"` // if a producer runs again with the same input in another order, a consumer may get other records
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Edge) Reset() {
@@ -1227,12 +1367,33 @@ func (x *Edge) GetReason() string {
 	return ""
 }
 
+func (x *Edge) GetReproducible() bool {
+	if x != nil {
+		return x.Reproducible
+	}
+	return false
+}
+
+func (x *Edge) GetOrdered() bool {
+	if x != nil {
+		return x.Ordered
+	}
+	return false
+}
+
+func (x *Edge) GetOrderDependent() bool {
+	if x != nil {
+		return x.OrderDependent
+	}
+	return false
+}
+
 // Region is a set of subtasks joined by edges that must be pipelined; it is scheduled and restarted as a whole.
 type Region struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Subtasks      []*SubtaskRange        `protobuf:"bytes,2,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
-	Inputs        []int32                `protobuf:"varint,3,rep,packed,name=inputs,proto3" json:"inputs,omitempty"` // regions whose blocking results this one reads
+	InputEdges    []int32                `protobuf:"varint,4,rep,packed,name=input_edges,json=inputEdges,proto3" json:"input_edges,omitempty"` // BLOCKING edges whose results this region reads, those made inside the region included
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1281,9 +1442,9 @@ func (x *Region) GetSubtasks() []*SubtaskRange {
 	return nil
 }
 
-func (x *Region) GetInputs() []int32 {
+func (x *Region) GetInputEdges() []int32 {
 	if x != nil {
-		return x.Inputs
+		return x.InputEdges
 	}
 	return nil
 }
@@ -1845,10 +2006,13 @@ func (x *Restart) GetDelayUs() int64 {
 }
 
 type RegionState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // moves on every failover of this region
-	Status        RegionStatus           `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.RegionStatus" json:"status,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Index  int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Epoch  uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // moves on every failover of this region
+	Status RegionStatus           `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.RegionStatus" json:"status,omitempty"`
+	// reordered: what it read was made again, perhaps in another order, and it has not read that. Whoever restarts it must
+	// count with it. Ends with the restart.
+	Reordered     bool `protobuf:"varint,4,opt,name=reordered,proto3" json:"reordered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1904,6 +2068,13 @@ func (x *RegionState) GetStatus() RegionStatus {
 	return RegionStatus_REGION_UNSPECIFIED
 }
 
+func (x *RegionState) GetReordered() bool {
+	if x != nil {
+		return x.Reordered
+	}
+	return false
+}
+
 type Subtask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chain         int32                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
@@ -1916,7 +2087,10 @@ type Subtask struct {
 	Region        int32                  `protobuf:"varint,8,opt,name=region,proto3" json:"region,omitempty"`
 	StartedUs     int64                  `protobuf:"varint,9,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
 	EndedUs       int64                  `protobuf:"varint,10,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
-	Counters      *Counters              `protobuf:"bytes,11,opt,name=counters,proto3" json:"counters,omitempty"` // the last of an attempt that has ended, if it could still tell them
+	Counters      *Counters              `protobuf:"bytes,11,opt,name=counters,proto3" json:"counters,omitempty"`     // the last of an attempt that has ended, if it could still tell them
+	Partitions    []*Partition           `protobuf:"bytes,12,rep,name=partitions,proto3" json:"partitions,omitempty"` // of a FINISHED attempt: its stored results, one per BLOCKING edge that leaves its chain
+	Produced      bool                   `protobuf:"varint,13,opt,name=produced,proto3" json:"produced,omitempty"`    // has handed over records: what schedule=lazy waits for
+	Loaded        bool                   `protobuf:"varint,14,opt,name=loaded,proto3" json:"loaded,omitempty"`        // the inputs in front of its gates have ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2028,6 +2202,182 @@ func (x *Subtask) GetCounters() *Counters {
 	return nil
 }
 
+func (x *Subtask) GetPartitions() []*Partition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *Subtask) GetProduced() bool {
+	if x != nil {
+		return x.Produced
+	}
+	return false
+}
+
+func (x *Subtask) GetLoaded() bool {
+	if x != nil {
+		return x.Loaded
+	}
+	return false
+}
+
+// Partition is what one subtask produced for one BLOCKING edge. It lies on the subtask's worker, in its data directory,
+// under the attempt and the epochs that produced it.
+type Partition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Edge          int32                  `protobuf:"varint,1,opt,name=edge,proto3" json:"edge,omitempty"`
+	State         PartitionState         `protobuf:"varint,2,opt,name=state,proto3,enum=sluice.job.PartitionState" json:"state,omitempty"`
+	Bytes         int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`                                // on disk, index included
+	Records       int64                  `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`                            // over all consumers
+	Digest        []byte                 `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`                               // SHA-256 of the index, which holds the checksum of every block
+	RegionEpoch   uint64                 `protobuf:"varint,6,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"` // of the attempt that wrote it: part of its name
+	Attempt       uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Partition) Reset() {
+	*x = Partition{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Partition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Partition) ProtoMessage() {}
+
+func (x *Partition) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Partition.ProtoReflect.Descriptor instead.
+func (*Partition) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Partition) GetEdge() int32 {
+	if x != nil {
+		return x.Edge
+	}
+	return 0
+}
+
+func (x *Partition) GetState() PartitionState {
+	if x != nil {
+		return x.State
+	}
+	return PartitionState_PARTITION_UNSPECIFIED
+}
+
+func (x *Partition) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Partition) GetRecords() int64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *Partition) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *Partition) GetRegionEpoch() uint64 {
+	if x != nil {
+		return x.RegionEpoch
+	}
+	return 0
+}
+
+func (x *Partition) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+// PartitionRef names a partition in failures and deletion plans.
+type PartitionRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Edge          int32                  `protobuf:"varint,1,opt,name=edge,proto3" json:"edge,omitempty"`
+	Producer      int32                  `protobuf:"varint,2,opt,name=producer,proto3" json:"producer,omitempty"` // subtask index in the edge's from_chain
+	Attempt       uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionRef) Reset() {
+	*x = PartitionRef{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionRef) ProtoMessage() {}
+
+func (x *PartitionRef) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionRef.ProtoReflect.Descriptor instead.
+func (*PartitionRef) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PartitionRef) GetEdge() int32 {
+	if x != nil {
+		return x.Edge
+	}
+	return 0
+}
+
+func (x *PartitionRef) GetProducer() int32 {
+	if x != nil {
+		return x.Producer
+	}
+	return 0
+}
+
+func (x *PartitionRef) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
 // Counters of one attempt since its start; ratios are computed by readers from two samples.
 type Counters struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -2047,13 +2397,17 @@ type Counters struct {
 	StateBytes      int64                  `protobuf:"varint,14,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
 	Replayed        int64                  `protobuf:"varint,15,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	SpilledBytes    int64                  `protobuf:"varint,16,opt,name=spilled_bytes,json=spilledBytes,proto3" json:"spilled_bytes,omitempty"`
+	StoredBytes     int64                  `protobuf:"varint,17,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"` // written into BLOCKING results
+	RereadBytes     int64                  `protobuf:"varint,18,opt,name=reread_bytes,json=rereadBytes,proto3" json:"reread_bytes,omitempty"` // read from BLOCKING results
+	SpilledRecords  int64                  `protobuf:"varint,19,opt,name=spilled_records,json=spilledRecords,proto3" json:"spilled_records,omitempty"`
+	SpillDepth      int32                  `protobuf:"varint,20,opt,name=spill_depth,json=spillDepth,proto3" json:"spill_depth,omitempty"` // deepest level of recursive partitions, or of merge passes
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	mi := &file_proto_jobpb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2419,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	mi := &file_proto_jobpb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2432,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{17}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Counters) GetChain() int32 {
@@ -2193,6 +2547,34 @@ func (x *Counters) GetSpilledBytes() int64 {
 	return 0
 }
 
+func (x *Counters) GetStoredBytes() int64 {
+	if x != nil {
+		return x.StoredBytes
+	}
+	return 0
+}
+
+func (x *Counters) GetRereadBytes() int64 {
+	if x != nil {
+		return x.RereadBytes
+	}
+	return 0
+}
+
+func (x *Counters) GetSpilledRecords() int64 {
+	if x != nil {
+		return x.SpilledRecords
+	}
+	return 0
+}
+
+func (x *Counters) GetSpillDepth() int32 {
+	if x != nil {
+		return x.SpillDepth
+	}
+	return 0
+}
+
 // Failure is the root cause of a failed attempt.
 type Failure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2207,13 +2589,14 @@ type Failure struct {
 	Stack         string                 `protobuf:"bytes,9,opt,name=stack,proto3" json:"stack,omitempty"`       // of a panic; bounded
 	TimeUs        int64                  `protobuf:"varint,10,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
 	Kind          FailureKind            `protobuf:"varint,11,opt,name=kind,proto3,enum=sluice.job.FailureKind" json:"kind,omitempty"`
+	Lost          []*PartitionRef        `protobuf:"bytes,12,rep,name=lost,proto3" json:"lost,omitempty"` // stored results that could not be read: their producers run again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2608,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +2621,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{18}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Failure) GetCode() string {
@@ -2318,6 +2701,13 @@ func (x *Failure) GetKind() FailureKind {
 	return FailureKind_FAILURE_UNSPECIFIED
 }
 
+func (x *Failure) GetLost() []*PartitionRef {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
 // Committable is prepared sink output that becomes visible by an idempotent commit.
 type Committable struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2332,7 +2722,7 @@ type Committable struct {
 
 func (x *Committable) Reset() {
 	*x = Committable{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2734,7 @@ func (x *Committable) String() string {
 func (*Committable) ProtoMessage() {}
 
 func (x *Committable) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2747,7 @@ func (x *Committable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committable.ProtoReflect.Descriptor instead.
 func (*Committable) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{19}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Committable) GetSink() string {
@@ -2397,23 +2787,26 @@ func (x *Committable) GetData() []byte {
 
 // Event is one line of the bounded history kept in Raft.
 type Event struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // Raft index, orders events
-	TimeUs        int64                  `protobuf:"varint,2,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // job-submitted, region-restarted, worker-lost, leader-elected, …
-	Job           string                 `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
-	Worker        string                 `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"`
-	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Region        int32                  `protobuf:"varint,8,opt,name=region,proto3" json:"region,omitempty"`
-	Term          uint64                 `protobuf:"varint,9,opt,name=term,proto3" json:"term,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Index   uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // Raft index, orders events
+	TimeUs  int64                  `protobuf:"varint,2,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
+	Kind    string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // job-submitted, region-restarted, worker-lost, leader-elected, …
+	Job     string                 `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	Worker  string                 `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"`
+	Message string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	Epoch   uint64                 `protobuf:"varint,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Region  int32                  `protobuf:"varint,8,opt,name=region,proto3" json:"region,omitempty"`
+	Term    uint64                 `protobuf:"varint,9,opt,name=term,proto3" json:"term,omitempty"`
+	// subtasks: of region-restarted, how many run again although they had been given an attempt; of partitions-lost and
+	// partitions-released, how many results.
+	Subtasks      int32 `protobuf:"varint,10,opt,name=subtasks,proto3" json:"subtasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2818,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2831,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{20}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Event) GetIndex() uint64 {
@@ -2504,19 +2897,27 @@ func (x *Event) GetTerm() uint64 {
 	return 0
 }
 
+func (x *Event) GetSubtasks() int32 {
+	if x != nil {
+		return x.Subtasks
+	}
+	return 0
+}
+
 // Split is a share of a source's input; data is opaque and versioned by the connector.
 type Split struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Version       uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	Phase         int32                  `protobuf:"varint,4,opt,name=phase,proto3" json:"phase,omitempty"` // splits of a phase are given out when all those of lower phases have been read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Split) Reset() {
 	*x = Split{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[21]
+	mi := &file_proto_jobpb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2929,7 @@ func (x *Split) String() string {
 func (*Split) ProtoMessage() {}
 
 func (x *Split) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[21]
+	mi := &file_proto_jobpb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2942,7 @@ func (x *Split) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Split.ProtoReflect.Descriptor instead.
 func (*Split) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{21}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Split) GetId() string {
@@ -2565,15 +2966,25 @@ func (x *Split) GetData() []byte {
 	return nil
 }
 
+func (x *Split) GetPhase() int32 {
+	if x != nil {
+		return x.Phase
+	}
+	return 0
+}
+
 // SourceState is what Raft knows about one source of a job: the splits that its enumerator found, in order, and which
-// attempt reads which. An assignment is committed before the first record of the split is read.
+// subtask reads which. An assignment is committed before the first record of the split is read.
+//
+// The splits of a bounded source are given out when all are known, and an assignment is for good: an attempt that runs
+// again reads the splits of the one before it, in the same order. So a result can be made again.
 type SourceState struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Job      string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Operator int32                  `protobuf:"varint,2,opt,name=operator,proto3" json:"operator,omitempty"`
-	Region   int32                  `protobuf:"varint,3,opt,name=region,proto3" json:"region,omitempty"`
-	// region_epoch of the assignments. A restart of the region clears them. It keeps the splits of a complete enumeration;
-	// an unfinished one starts again from nothing, because an enumerator need not find things twice in the same order.
+	Region   int32                  `protobuf:"varint,3,opt,name=region,proto3" json:"region,omitempty"` // of subtask 0, where the enumerator runs
+	// region_epoch of the enumerator. Its restart keeps the splits of a complete enumeration; an unfinished one starts again
+	// from nothing, because an enumerator need not find things twice in the same order.
 	RegionEpoch   uint64             `protobuf:"varint,4,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
 	Splits        []*Split           `protobuf:"bytes,5,rep,name=splits,proto3" json:"splits,omitempty"`
 	Complete      bool               `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"`      // the enumerator of a bounded source reached its end
@@ -2584,7 +2995,7 @@ type SourceState struct {
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[22]
+	mi := &file_proto_jobpb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +3007,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[22]
+	mi := &file_proto_jobpb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2609,7 +3020,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{22}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SourceState) GetJob() string {
@@ -2672,7 +3083,7 @@ type SplitAssignment struct {
 
 func (x *SplitAssignment) Reset() {
 	*x = SplitAssignment{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[23]
+	mi := &file_proto_jobpb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +3095,7 @@ func (x *SplitAssignment) String() string {
 func (*SplitAssignment) ProtoMessage() {}
 
 func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[23]
+	mi := &file_proto_jobpb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +3108,7 @@ func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitAssignment.ProtoReflect.Descriptor instead.
 func (*SplitAssignment) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{23}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SplitAssignment) GetSubtask() int32 {
@@ -2726,7 +3137,7 @@ var File_proto_jobpb_job_proto protoreflect.FileDescriptor
 const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\n" +
 	"\x15proto/jobpb/job.proto\x12\n" +
-	"sluice.job\"\xef\x03\n" +
+	"sluice.job\"\x94\x04\n" +
 	"\x05Graph\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x122\n" +
 	"\toperators\x18\x02 \x03(\v2\x14.sluice.job.OperatorR\toperators\x12$\n" +
@@ -2735,13 +3146,14 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x0fmax_parallelism\x18\x05 \x01(\x05R\x0emaxParallelism\x125\n" +
 	"\x06params\x18\x06 \x03(\v2\x1d.sluice.job.Graph.ParamsEntryR\x06params\x12;\n" +
 	"\bsettings\x18\a \x03(\v2\x1f.sluice.job.Graph.SettingsEntryR\bsettings\x122\n" +
-	"\bwarnings\x18\b \x03(\v2\x16.sluice.job.DiagnosticR\bwarnings\x1a9\n" +
+	"\bwarnings\x18\b \x03(\v2\x16.sluice.job.DiagnosticR\bwarnings\x12#\n" +
+	"\rmode_location\x18\t \x01(\tR\fmodeLocation\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xda\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf0\x04\n" +
 	"\bOperator\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fgenerated_id\x18\x02 \x01(\bR\vgeneratedId\x12\x12\n" +
@@ -2758,14 +3170,22 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\ferror_policy\x18\f \x01(\tR\verrorPolicy\x12\x1d\n" +
 	"\n" +
 	"slot_group\x18\r \x01(\tR\tslotGroup\x12\x16\n" +
-	"\x06detail\x18\x0e \x01(\tR\x06detail\"\xc7\x01\n" +
+	"\x06detail\x18\x0e \x01(\tR\x06detail\x12*\n" +
+	"\x10nondeterministic\x18\x0f \x01(\bR\x10nondeterministic\x12!\n" +
+	"\fbatch_memory\x18\x10 \x01(\bR\vbatchMemory\x12'\n" +
+	"\x0forder_dependent\x18\x11 \x01(\bR\x0eorderDependent\x12\x1c\n" +
+	"\tunordered\x18\x12 \x01(\bR\tunordered\"\xa1\x02\n" +
 	"\x05Input\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x05R\boperator\x129\n" +
 	"\vpartitioner\x18\x02 \x01(\x0e2\x17.sluice.job.PartitionerR\vpartitioner\x124\n" +
 	"\bexchange\x18\x03 \x01(\x0e2\x18.sluice.job.ExchangeKindR\bexchange\x12\x1d\n" +
 	"\n" +
 	"key_schema\x18\x04 \x01(\tR\tkeySchema\x12\x12\n" +
-	"\x04port\x18\x05 \x01(\tR\x04port\"f\n" +
+	"\x04port\x18\x05 \x01(\tR\x04port\x12\x14\n" +
+	"\x05phase\x18\x06 \x01(\x05R\x05phase\x12\x14\n" +
+	"\x05gated\x18\a \x01(\bR\x05gated\x12\x10\n" +
+	"\x03why\x18\b \x01(\tR\x03why\x12\x1a\n" +
+	"\blocation\x18\t \x01(\tR\blocation\"f\n" +
 	"\x10StateDeclaration\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -2776,7 +3196,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
 	"\x05where\x18\x03 \x01(\tR\x05where\x12\x14\n" +
-	"\x05hints\x18\x04 \x03(\tR\x05hints\"\xe1\x02\n" +
+	"\x05hints\x18\x04 \x03(\tR\x05hints\"\x82\x03\n" +
 	"\x04Plan\x12'\n" +
 	"\x05graph\x18\x01 \x01(\v2\x11.sluice.job.GraphR\x05graph\x12 \n" +
 	"\vfingerprint\x18\x02 \x01(\tR\vfingerprint\x12)\n" +
@@ -2784,7 +3204,9 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x05edges\x18\x04 \x03(\v2\x10.sluice.job.EdgeR\x05edges\x12,\n" +
 	"\aregions\x18\x05 \x03(\v2\x12.sluice.job.RegionR\aregions\x12\x14\n" +
 	"\x05slots\x18\x06 \x01(\x05R\x05slots\x12:\n" +
-	"\bsettings\x18\a \x03(\v2\x1e.sluice.job.Plan.SettingsEntryR\bsettings\x1a;\n" +
+	"\bsettings\x18\a \x03(\v2\x1e.sluice.job.Plan.SettingsEntryR\bsettings\x12\x1f\n" +
+	"\vleast_slots\x18\b \x01(\x05R\n" +
+	"leastSlots\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"q\n" +
@@ -2792,7 +3214,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x1c\n" +
 	"\toperators\x18\x02 \x03(\x05R\toperators\x12 \n" +
 	"\vparallelism\x18\x03 \x01(\x05R\vparallelism\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\"\xbb\x02\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"\xa2\x03\n" +
 	"\x04Edge\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12#\n" +
 	"\rfrom_operator\x18\x02 \x01(\x05R\ffromOperator\x12\x1f\n" +
@@ -2804,11 +3226,16 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\bto_chain\x18\x06 \x01(\x05R\atoChain\x129\n" +
 	"\vpartitioner\x18\a \x01(\x0e2\x17.sluice.job.PartitionerR\vpartitioner\x124\n" +
 	"\bexchange\x18\b \x01(\x0e2\x18.sluice.job.ExchangeKindR\bexchange\x12\x16\n" +
-	"\x06reason\x18\t \x01(\tR\x06reason\"l\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\x12\"\n" +
+	"\freproducible\x18\n" +
+	" \x01(\bR\freproducible\x12\x18\n" +
+	"\aordered\x18\v \x01(\bR\aordered\x12'\n" +
+	"\x0forder_dependent\x18\f \x01(\bR\x0eorderDependent\"{\n" +
 	"\x06Region\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x124\n" +
-	"\bsubtasks\x18\x02 \x03(\v2\x18.sluice.job.SubtaskRangeR\bsubtasks\x12\x16\n" +
-	"\x06inputs\x18\x03 \x03(\x05R\x06inputs\"P\n" +
+	"\bsubtasks\x18\x02 \x03(\v2\x18.sluice.job.SubtaskRangeR\bsubtasks\x12\x1f\n" +
+	"\vinput_edges\x18\x04 \x03(\x05R\n" +
+	"inputEdgesJ\x04\b\x03\x10\x04\"P\n" +
 	"\fSubtaskRange\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\x05R\x05first\x12\x14\n" +
@@ -2866,11 +3293,12 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\aRestart\x12\x17\n" +
 	"\atime_us\x18\x01 \x01(\x03R\x06timeUs\x12+\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x17.sluice.job.FailureKindR\x04kind\x12\x19\n" +
-	"\bdelay_us\x18\x03 \x01(\x03R\adelayUs\"k\n" +
+	"\bdelay_us\x18\x03 \x01(\x03R\adelayUs\"\x89\x01\n" +
 	"\vRegionState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x120\n" +
-	"\x06status\x18\x03 \x01(\x0e2\x18.sluice.job.RegionStatusR\x06status\"\xd7\x02\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x18.sluice.job.RegionStatusR\x06status\x12\x1c\n" +
+	"\treordered\x18\x04 \x01(\bR\treordered\"\xc2\x03\n" +
 	"\aSubtask\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -2884,7 +3312,24 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"started_us\x18\t \x01(\x03R\tstartedUs\x12\x19\n" +
 	"\bended_us\x18\n" +
 	" \x01(\x03R\aendedUs\x120\n" +
-	"\bcounters\x18\v \x01(\v2\x14.sluice.job.CountersR\bcounters\"\xe5\x03\n" +
+	"\bcounters\x18\v \x01(\v2\x14.sluice.job.CountersR\bcounters\x125\n" +
+	"\n" +
+	"partitions\x18\f \x03(\v2\x15.sluice.job.PartitionR\n" +
+	"partitions\x12\x1a\n" +
+	"\bproduced\x18\r \x01(\bR\bproduced\x12\x16\n" +
+	"\x06loaded\x18\x0e \x01(\bR\x06loaded\"\xd6\x01\n" +
+	"\tPartition\x12\x12\n" +
+	"\x04edge\x18\x01 \x01(\x05R\x04edge\x120\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1a.sluice.job.PartitionStateR\x05state\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x18\n" +
+	"\arecords\x18\x04 \x01(\x03R\arecords\x12\x16\n" +
+	"\x06digest\x18\x05 \x01(\fR\x06digest\x12!\n" +
+	"\fregion_epoch\x18\x06 \x01(\x04R\vregionEpoch\x12\x18\n" +
+	"\aattempt\x18\a \x01(\rR\aattempt\"X\n" +
+	"\fPartitionRef\x12\x12\n" +
+	"\x04edge\x18\x01 \x01(\x05R\x04edge\x12\x1a\n" +
+	"\bproducer\x18\x02 \x01(\x05R\bproducer\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\"\xf5\x04\n" +
 	"\bCounters\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -2905,7 +3350,12 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\vstate_bytes\x18\x0e \x01(\x03R\n" +
 	"stateBytes\x12\x1a\n" +
 	"\breplayed\x18\x0f \x01(\x03R\breplayed\x12#\n" +
-	"\rspilled_bytes\x18\x10 \x01(\x03R\fspilledBytes\"\xa9\x02\n" +
+	"\rspilled_bytes\x18\x10 \x01(\x03R\fspilledBytes\x12!\n" +
+	"\fstored_bytes\x18\x11 \x01(\x03R\vstoredBytes\x12!\n" +
+	"\freread_bytes\x18\x12 \x01(\x03R\vrereadBytes\x12'\n" +
+	"\x0fspilled_records\x18\x13 \x01(\x03R\x0espilledRecords\x12\x1f\n" +
+	"\vspill_depth\x18\x14 \x01(\x05R\n" +
+	"spillDepth\"\xd7\x02\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1a\n" +
@@ -2918,7 +3368,8 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x05stack\x18\t \x01(\tR\x05stack\x12\x17\n" +
 	"\atime_us\x18\n" +
 	" \x01(\x03R\x06timeUs\x12+\n" +
-	"\x04kind\x18\v \x01(\x0e2\x17.sluice.job.FailureKindR\x04kind\"}\n" +
+	"\x04kind\x18\v \x01(\x0e2\x17.sluice.job.FailureKindR\x04kind\x12,\n" +
+	"\x04lost\x18\f \x03(\v2\x18.sluice.job.PartitionRefR\x04lost\"}\n" +
 	"\vCommittable\x12\x12\n" +
 	"\x04sink\x18\x01 \x01(\tR\x04sink\x12\x18\n" +
 	"\asubtask\x18\x02 \x01(\x05R\asubtask\x12\x1e\n" +
@@ -2926,7 +3377,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"checkpoint\x18\x03 \x01(\x04R\n" +
 	"checkpoint\x12\f\n" +
 	"\x01n\x18\x04 \x01(\x05R\x01n\x12\x12\n" +
-	"\x04data\x18\x05 \x01(\fR\x04data\"\xd0\x01\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\"\xec\x01\n" +
 	"\x05Event\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x17\n" +
 	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x12\n" +
@@ -2936,11 +3387,14 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x14\n" +
 	"\x05epoch\x18\a \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06region\x18\b \x01(\x05R\x06region\x12\x12\n" +
-	"\x04term\x18\t \x01(\x04R\x04term\"E\n" +
+	"\x04term\x18\t \x01(\x04R\x04term\x12\x1a\n" +
+	"\bsubtasks\x18\n" +
+	" \x01(\x05R\bsubtasks\"[\n" +
 	"\x05Split\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\rR\aversion\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\"\xfc\x01\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x14\n" +
+	"\x05phase\x18\x04 \x01(\x05R\x05phase\"\xfc\x01\n" +
 	"\vSourceState\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1a\n" +
 	"\boperator\x18\x02 \x01(\x05R\boperator\x12\x16\n" +
@@ -3007,7 +3461,12 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x0eREGION_RUNNING\x10\x03\x12\x13\n" +
 	"\x0fREGION_FINISHED\x10\x04\x12\x15\n" +
 	"\x11REGION_RESTARTING\x10\x05\x12\x12\n" +
-	"\x0eREGION_STOPPED\x10\x06*]\n" +
+	"\x0eREGION_STOPPED\x10\x06*m\n" +
+	"\x0ePartitionState\x12\x19\n" +
+	"\x15PARTITION_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10PARTITION_STORED\x10\x01\x12\x12\n" +
+	"\x0ePARTITION_LOST\x10\x02\x12\x16\n" +
+	"\x12PARTITION_RELEASED\x10\x03*]\n" +
 	"\vFailureKind\x12\x17\n" +
 	"\x13FAILURE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fFAILURE_USER\x10\x01\x12\x10\n" +
@@ -3026,8 +3485,8 @@ func file_proto_jobpb_job_proto_rawDescGZIP() []byte {
 	return file_proto_jobpb_job_proto_rawDescData
 }
 
-var file_proto_jobpb_job_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_proto_jobpb_job_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_proto_jobpb_job_proto_goTypes = []any{
 	(Mode)(0),                // 0: sluice.job.Mode
 	(Partitioner)(0),         // 1: sluice.job.Partitioner
@@ -3036,82 +3495,88 @@ var file_proto_jobpb_job_proto_goTypes = []any{
 	(JobStatus)(0),           // 4: sluice.job.JobStatus
 	(SubtaskState)(0),        // 5: sluice.job.SubtaskState
 	(RegionStatus)(0),        // 6: sluice.job.RegionStatus
-	(FailureKind)(0),         // 7: sluice.job.FailureKind
-	(*Graph)(nil),            // 8: sluice.job.Graph
-	(*Operator)(nil),         // 9: sluice.job.Operator
-	(*Input)(nil),            // 10: sluice.job.Input
-	(*StateDeclaration)(nil), // 11: sluice.job.StateDeclaration
-	(*Diagnostic)(nil),       // 12: sluice.job.Diagnostic
-	(*Plan)(nil),             // 13: sluice.job.Plan
-	(*Chain)(nil),            // 14: sluice.job.Chain
-	(*Edge)(nil),             // 15: sluice.job.Edge
-	(*Region)(nil),           // 16: sluice.job.Region
-	(*SubtaskRange)(nil),     // 17: sluice.job.SubtaskRange
-	(*JobSpec)(nil),          // 18: sluice.job.JobSpec
-	(*Job)(nil),              // 19: sluice.job.Job
-	(*SlotGrant)(nil),        // 20: sluice.job.SlotGrant
-	(*Committer)(nil),        // 21: sluice.job.Committer
-	(*Restart)(nil),          // 22: sluice.job.Restart
-	(*RegionState)(nil),      // 23: sluice.job.RegionState
-	(*Subtask)(nil),          // 24: sluice.job.Subtask
-	(*Counters)(nil),         // 25: sluice.job.Counters
-	(*Failure)(nil),          // 26: sluice.job.Failure
-	(*Committable)(nil),      // 27: sluice.job.Committable
-	(*Event)(nil),            // 28: sluice.job.Event
-	(*Split)(nil),            // 29: sluice.job.Split
-	(*SourceState)(nil),      // 30: sluice.job.SourceState
-	(*SplitAssignment)(nil),  // 31: sluice.job.SplitAssignment
-	nil,                      // 32: sluice.job.Graph.ParamsEntry
-	nil,                      // 33: sluice.job.Graph.SettingsEntry
-	nil,                      // 34: sluice.job.Plan.SettingsEntry
-	nil,                      // 35: sluice.job.JobSpec.ParamsEntry
-	nil,                      // 36: sluice.job.JobSpec.SettingsEntry
+	(PartitionState)(0),      // 7: sluice.job.PartitionState
+	(FailureKind)(0),         // 8: sluice.job.FailureKind
+	(*Graph)(nil),            // 9: sluice.job.Graph
+	(*Operator)(nil),         // 10: sluice.job.Operator
+	(*Input)(nil),            // 11: sluice.job.Input
+	(*StateDeclaration)(nil), // 12: sluice.job.StateDeclaration
+	(*Diagnostic)(nil),       // 13: sluice.job.Diagnostic
+	(*Plan)(nil),             // 14: sluice.job.Plan
+	(*Chain)(nil),            // 15: sluice.job.Chain
+	(*Edge)(nil),             // 16: sluice.job.Edge
+	(*Region)(nil),           // 17: sluice.job.Region
+	(*SubtaskRange)(nil),     // 18: sluice.job.SubtaskRange
+	(*JobSpec)(nil),          // 19: sluice.job.JobSpec
+	(*Job)(nil),              // 20: sluice.job.Job
+	(*SlotGrant)(nil),        // 21: sluice.job.SlotGrant
+	(*Committer)(nil),        // 22: sluice.job.Committer
+	(*Restart)(nil),          // 23: sluice.job.Restart
+	(*RegionState)(nil),      // 24: sluice.job.RegionState
+	(*Subtask)(nil),          // 25: sluice.job.Subtask
+	(*Partition)(nil),        // 26: sluice.job.Partition
+	(*PartitionRef)(nil),     // 27: sluice.job.PartitionRef
+	(*Counters)(nil),         // 28: sluice.job.Counters
+	(*Failure)(nil),          // 29: sluice.job.Failure
+	(*Committable)(nil),      // 30: sluice.job.Committable
+	(*Event)(nil),            // 31: sluice.job.Event
+	(*Split)(nil),            // 32: sluice.job.Split
+	(*SourceState)(nil),      // 33: sluice.job.SourceState
+	(*SplitAssignment)(nil),  // 34: sluice.job.SplitAssignment
+	nil,                      // 35: sluice.job.Graph.ParamsEntry
+	nil,                      // 36: sluice.job.Graph.SettingsEntry
+	nil,                      // 37: sluice.job.Plan.SettingsEntry
+	nil,                      // 38: sluice.job.JobSpec.ParamsEntry
+	nil,                      // 39: sluice.job.JobSpec.SettingsEntry
 }
 var file_proto_jobpb_job_proto_depIdxs = []int32{
-	9,  // 0: sluice.job.Graph.operators:type_name -> sluice.job.Operator
+	10, // 0: sluice.job.Graph.operators:type_name -> sluice.job.Operator
 	0,  // 1: sluice.job.Graph.mode:type_name -> sluice.job.Mode
-	32, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
-	33, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
-	12, // 4: sluice.job.Graph.warnings:type_name -> sluice.job.Diagnostic
-	10, // 5: sluice.job.Operator.inputs:type_name -> sluice.job.Input
-	11, // 6: sluice.job.Operator.states:type_name -> sluice.job.StateDeclaration
+	35, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
+	36, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
+	13, // 4: sluice.job.Graph.warnings:type_name -> sluice.job.Diagnostic
+	11, // 5: sluice.job.Operator.inputs:type_name -> sluice.job.Input
+	12, // 6: sluice.job.Operator.states:type_name -> sluice.job.StateDeclaration
 	3,  // 7: sluice.job.Operator.guarantee:type_name -> sluice.job.Guarantee
 	1,  // 8: sluice.job.Input.partitioner:type_name -> sluice.job.Partitioner
 	2,  // 9: sluice.job.Input.exchange:type_name -> sluice.job.ExchangeKind
-	8,  // 10: sluice.job.Plan.graph:type_name -> sluice.job.Graph
-	14, // 11: sluice.job.Plan.chains:type_name -> sluice.job.Chain
-	15, // 12: sluice.job.Plan.edges:type_name -> sluice.job.Edge
-	16, // 13: sluice.job.Plan.regions:type_name -> sluice.job.Region
-	34, // 14: sluice.job.Plan.settings:type_name -> sluice.job.Plan.SettingsEntry
+	9,  // 10: sluice.job.Plan.graph:type_name -> sluice.job.Graph
+	15, // 11: sluice.job.Plan.chains:type_name -> sluice.job.Chain
+	16, // 12: sluice.job.Plan.edges:type_name -> sluice.job.Edge
+	17, // 13: sluice.job.Plan.regions:type_name -> sluice.job.Region
+	37, // 14: sluice.job.Plan.settings:type_name -> sluice.job.Plan.SettingsEntry
 	1,  // 15: sluice.job.Edge.partitioner:type_name -> sluice.job.Partitioner
 	2,  // 16: sluice.job.Edge.exchange:type_name -> sluice.job.ExchangeKind
-	17, // 17: sluice.job.Region.subtasks:type_name -> sluice.job.SubtaskRange
-	35, // 18: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
-	36, // 19: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
-	18, // 20: sluice.job.Job.spec:type_name -> sluice.job.JobSpec
+	18, // 17: sluice.job.Region.subtasks:type_name -> sluice.job.SubtaskRange
+	38, // 18: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
+	39, // 19: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
+	19, // 20: sluice.job.Job.spec:type_name -> sluice.job.JobSpec
 	4,  // 21: sluice.job.Job.status:type_name -> sluice.job.JobStatus
 	4,  // 22: sluice.job.Job.desired:type_name -> sluice.job.JobStatus
-	13, // 23: sluice.job.Job.plan:type_name -> sluice.job.Plan
-	23, // 24: sluice.job.Job.regions:type_name -> sluice.job.RegionState
-	24, // 25: sluice.job.Job.subtasks:type_name -> sluice.job.Subtask
-	26, // 26: sluice.job.Job.failure:type_name -> sluice.job.Failure
-	26, // 27: sluice.job.Job.failures:type_name -> sluice.job.Failure
-	27, // 28: sluice.job.Job.committables:type_name -> sluice.job.Committable
-	21, // 29: sluice.job.Job.committer:type_name -> sluice.job.Committer
-	22, // 30: sluice.job.Job.history:type_name -> sluice.job.Restart
-	20, // 31: sluice.job.Job.slots:type_name -> sluice.job.SlotGrant
-	7,  // 32: sluice.job.Restart.kind:type_name -> sluice.job.FailureKind
+	14, // 23: sluice.job.Job.plan:type_name -> sluice.job.Plan
+	24, // 24: sluice.job.Job.regions:type_name -> sluice.job.RegionState
+	25, // 25: sluice.job.Job.subtasks:type_name -> sluice.job.Subtask
+	29, // 26: sluice.job.Job.failure:type_name -> sluice.job.Failure
+	29, // 27: sluice.job.Job.failures:type_name -> sluice.job.Failure
+	30, // 28: sluice.job.Job.committables:type_name -> sluice.job.Committable
+	22, // 29: sluice.job.Job.committer:type_name -> sluice.job.Committer
+	23, // 30: sluice.job.Job.history:type_name -> sluice.job.Restart
+	21, // 31: sluice.job.Job.slots:type_name -> sluice.job.SlotGrant
+	8,  // 32: sluice.job.Restart.kind:type_name -> sluice.job.FailureKind
 	6,  // 33: sluice.job.RegionState.status:type_name -> sluice.job.RegionStatus
 	5,  // 34: sluice.job.Subtask.state:type_name -> sluice.job.SubtaskState
-	25, // 35: sluice.job.Subtask.counters:type_name -> sluice.job.Counters
-	7,  // 36: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
-	29, // 37: sluice.job.SourceState.splits:type_name -> sluice.job.Split
-	31, // 38: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	28, // 35: sluice.job.Subtask.counters:type_name -> sluice.job.Counters
+	26, // 36: sluice.job.Subtask.partitions:type_name -> sluice.job.Partition
+	7,  // 37: sluice.job.Partition.state:type_name -> sluice.job.PartitionState
+	8,  // 38: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
+	27, // 39: sluice.job.Failure.lost:type_name -> sluice.job.PartitionRef
+	32, // 40: sluice.job.SourceState.splits:type_name -> sluice.job.Split
+	34, // 41: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_proto_jobpb_job_proto_init() }
@@ -3124,8 +3589,8 @@ func file_proto_jobpb_job_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_jobpb_job_proto_rawDesc), len(file_proto_jobpb_job_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   29,
+			NumEnums:      9,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -18,6 +18,8 @@ const (
 	MaxSubtasks    = 100_000 // subtasks of a plan
 	MaxSplitBytes  = 65536   // data of one split
 	MaxCommittable = 65536   // data of one committable
+	MaxLost        = 4096    // stored results that one failure names
+	DigestBytes    = 32      // of the digest of a stored result, a SHA-256
 )
 
 // Validate checks what a client sent. It does not know which settings exist.
@@ -88,6 +90,9 @@ func (g *Graph) Validate() error {
 	if err := checkText("graph.name", g.Name, MaxName); err != nil {
 		return err
 	}
+	if err := checkText("graph.mode_location", g.ModeLocation, MaxText); err != nil {
+		return err
+	}
 	if n := len(g.Operators); n == 0 || n > MaxOperators {
 		return fmt.Errorf("graph.operators: %d, must be 1…%d", n, MaxOperators)
 	}
@@ -132,10 +137,7 @@ func (o *Operator) validate(i int) error {
 		if in == nil || in.Operator < 0 || int(in.Operator) >= i {
 			return fmt.Errorf("inputs[%d]: must name an operator before this one", j)
 		}
-		if err := checkText("port", in.Port, MaxName); err != nil {
-			return fmt.Errorf("inputs[%d]: %w", j, err)
-		}
-		if err := checkEdgeKinds(in.Partitioner, in.Exchange); err != nil {
+		if err := in.validate(); err != nil {
 			return fmt.Errorf("inputs[%d]: %w", j, err)
 		}
 	}
@@ -145,6 +147,21 @@ func (o *Operator) validate(i int) error {
 		}
 	}
 	return nil
+}
+
+func (in *Input) validate() error {
+	if in.Phase < 0 {
+		return fmt.Errorf("phase: %d is negative", in.Phase)
+	}
+	if err := checkText("port", in.Port, MaxName); err != nil {
+		return err
+	}
+	for _, t := range []string{in.Why, in.Location} {
+		if err := checkText("text", t, MaxText); err != nil {
+			return err
+		}
+	}
+	return checkEdgeKinds(in.Partitioner, in.Exchange)
 }
 
 func checkEdgeKinds(p Partitioner, x ExchangeKind) error {
@@ -270,9 +287,9 @@ func (p *Plan) checkRegions() error {
 		if r == nil || r.Index != int32(i) || len(r.Subtasks) == 0 {
 			return fmt.Errorf("[%d]: missing, empty or out of order", i)
 		}
-		for _, in := range r.Inputs {
-			if in < 0 || int(in) >= len(p.Regions) || in == r.Index {
-				return fmt.Errorf("[%d]: input %d does not exist", i, in)
+		for _, in := range r.InputEdges {
+			if in < 0 || int(in) >= len(p.Edges) || p.Edges[in].GetExchange() != ExchangeKind_EXCHANGE_BLOCKING {
+				return fmt.Errorf("[%d]: input edge %d does not exist, or is not blocking", i, in)
 			}
 		}
 		for _, s := range r.Subtasks {
@@ -303,6 +320,9 @@ func (s *Split) Validate() error {
 	if s.Version > 1<<16-1 {
 		return fmt.Errorf("split.version: %d does not fit 16 bits", s.Version)
 	}
+	if s.Phase < 0 {
+		return fmt.Errorf("split %.80q: phase %d is negative", s.Id, s.Phase)
+	}
 	if len(s.Data) > MaxSplitBytes {
 		return fmt.Errorf("split %.80q: %d bytes, at most %d", s.Id, len(s.Data), MaxSplitBytes)
 	}
@@ -320,6 +340,24 @@ func (c *Committable) Validate() error {
 	return checkText("committable.sink", c.Sink, MaxName)
 }
 
+// Validate checks what is said of a stored result.
+func (p *Partition) Validate() error {
+	switch {
+	case p == nil:
+		return errors.New("partition: missing")
+	case p.Edge < 0 || p.Bytes < 0 || p.Records < 0:
+		return fmt.Errorf("partition of edge %d: %d bytes, %d records: must not be negative", p.Edge, p.Bytes, p.Records)
+	case p.Attempt == 0:
+		return fmt.Errorf("partition of edge %d: attempts count from 1", p.Edge)
+	case len(p.Digest) != DigestBytes:
+		return fmt.Errorf("partition of edge %d: digest of %d bytes, not %d", p.Edge, len(p.Digest), DigestBytes)
+	}
+	if _, known := PartitionState_name[int32(p.State)]; !known || p.State == PartitionState_PARTITION_UNSPECIFIED {
+		return fmt.Errorf("partition of edge %d: state %d", p.Edge, p.State)
+	}
+	return nil
+}
+
 // Bounded is f with every text cut to its bound and made UTF-8, so that whatever a process says of its failure can be
 // stored. It is f itself if nothing had to be cut.
 func (f *Failure) Bounded() *Failure {
@@ -327,14 +365,14 @@ func (f *Failure) Bounded() *Failure {
 		return nil
 	}
 	fits := func(s string, most int) bool { return len(s) <= most && utf8.ValidString(s) }
-	if fits(f.Code, MaxName) && fits(f.Message, MaxText) && fits(f.Operator, MaxName) && fits(f.Worker, MaxName) &&
+	if len(f.Lost) <= MaxLost && fits(f.Code, MaxName) && fits(f.Message, MaxText) && fits(f.Operator, MaxName) && fits(f.Worker, MaxName) &&
 		fits(f.Position, MaxText) && fits(f.Stack, MaxStack) {
 		return f
 	}
 	return &Failure{
 		Code: cut(f.Code, MaxName), Message: cut(f.Message, MaxText), Operator: cut(f.Operator, MaxName), Chain: f.Chain,
 		Index: f.Index, Attempt: f.Attempt, Worker: cut(f.Worker, MaxName), Position: cut(f.Position, MaxText),
-		Stack: cut(f.Stack, MaxStack), TimeUs: f.TimeUs, Kind: f.Kind,
+		Stack: cut(f.Stack, MaxStack), TimeUs: f.TimeUs, Kind: f.Kind, Lost: f.Lost[:min(len(f.Lost), MaxLost)],
 	}
 }
 

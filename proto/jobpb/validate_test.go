@@ -1,6 +1,7 @@
 package jobpb
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -52,14 +53,18 @@ func TestPlanThatIsNotWholeIsRefused(t *testing.T) {
 			p.Chains[1].Parallelism = 3
 			p.Regions[0].Subtasks[1].Count = 3
 		}, "forward"},
-		"subtask in no region":     {func(p *Plan) { p.Regions[0].Subtasks = p.Regions[0].Subtasks[:1] }, "in no region"},
-		"subtask in two regions":   {func(p *Plan) { p.Regions = append(p.Regions, &Region{Index: 1, Subtasks: []*SubtaskRange{{Count: 1}}}) }, "two regions"},
-		"range past the end":       {func(p *Plan) { p.Regions[0].Subtasks[0].Count = 3 }, "do not exist"},
-		"range that overflows":     {func(p *Plan) { p.Regions[0].Subtasks[0].First = 1<<31 - 1 }, "do not exist"},
-		"region that reads itself": {func(p *Plan) { p.Regions[0].Inputs = []int32{0} }, "input 0"},
-		"forward reference":        {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Operator = 1 }, "before this one"},
-		"name that is not UTF-8":   {func(p *Plan) { p.Graph.Name = "\xff" }, "UTF-8"},
-		"unknown partitioner":      {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Partitioner = 99 }, "partitioner"},
+		"subtask in no region":                {func(p *Plan) { p.Regions[0].Subtasks = p.Regions[0].Subtasks[:1] }, "in no region"},
+		"subtask in two regions":              {func(p *Plan) { p.Regions = append(p.Regions, &Region{Index: 1, Subtasks: []*SubtaskRange{{Count: 1}}}) }, "two regions"},
+		"range past the end":                  {func(p *Plan) { p.Regions[0].Subtasks[0].Count = 3 }, "do not exist"},
+		"range that overflows":                {func(p *Plan) { p.Regions[0].Subtasks[0].First = 1<<31 - 1 }, "do not exist"},
+		"region that stores a pipelined edge": {func(p *Plan) { p.Regions[0].InputEdges = []int32{0} }, "input edge 0"},
+		"region that reads no edge":           {func(p *Plan) { p.Regions[0].InputEdges = []int32{7} }, "input edge 7"},
+		"forward reference":                   {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Operator = 1 }, "before this one"},
+		"name that is not UTF-8":              {func(p *Plan) { p.Graph.Name = "\xff" }, "UTF-8"},
+		"negative phase":                      {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Phase = -1 }, "phase"},
+		"reason that is not UTF-8":            {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Why = "\xff" }, "UTF-8"},
+		"place of the mode that is not UTF-8": {func(p *Plan) { p.Graph.ModeLocation = "\xff" }, "UTF-8"},
+		"unknown partitioner":                 {func(p *Plan) { p.Graph.Operators[1].Inputs[0].Partitioner = 99 }, "partitioner"},
 	} {
 		p := proto.CloneOf(validPlan())
 		c.change(p)
@@ -94,6 +99,30 @@ func TestSpecsOfClientsAreChecked(t *testing.T) {
 	}
 }
 
+func TestWhatIsSaidOfAStoredResultIsChecked(t *testing.T) {
+	good := func() *Partition {
+		return &Partition{State: PartitionState_PARTITION_STORED, Digest: make([]byte, DigestBytes), Attempt: 1, RegionEpoch: 1}
+	}
+	if err := good().Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Partition){
+		"negative edge": func(p *Partition) { p.Edge = -1 }, "negative length": func(p *Partition) { p.Bytes = -1 },
+		"negative count": func(p *Partition) { p.Records = -1 }, "no attempt": func(p *Partition) { p.Attempt = 0 },
+		"no state": func(p *Partition) { p.State = 0 }, "unknown state": func(p *Partition) { p.State = 9 },
+		"short digest": func(p *Partition) { p.Digest = p.Digest[1:] },
+	} {
+		p := good()
+		change(p)
+		if p.Validate() == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	if (*Partition)(nil).Validate() == nil {
+		t.Error("nothing is taken")
+	}
+}
+
 func TestBoundedFailureFitsAndSaysWhatItCan(t *testing.T) {
 	small := &Failure{Code: "E050", Message: "ok"}
 	if small.Bounded() != small || (*Failure)(nil).Bounded() != nil {
@@ -102,6 +131,7 @@ func TestBoundedFailureFitsAndSaysWhatItCan(t *testing.T) {
 	huge := &Failure{
 		Code: "E050", Message: strings.Repeat("ä", MaxText), Operator: "o\xff", Stack: strings.Repeat("s", 2*MaxStack), Position: "p",
 		Kind: FailureKind_FAILURE_USER, Attempt: 3, Chain: 1, Index: 2, TimeUs: 4, Worker: "w",
+		Lost: slices.Repeat([]*PartitionRef{{Edge: 1, Attempt: 1}}, MaxLost+1),
 	}
 	b := huge.Bounded()
 	if b.Bounded() != b {
@@ -110,7 +140,10 @@ func TestBoundedFailureFitsAndSaysWhatItCan(t *testing.T) {
 	if !utf8.ValidString(b.Message) || !strings.HasPrefix(b.Message, "ää") || len(b.Message) < MaxText-4 || len(b.Stack) != MaxStack {
 		t.Errorf("%d bytes of message, %d of stack", len(b.Message), len(b.Stack))
 	}
-	b.Message, b.Operator, b.Stack = huge.Message, huge.Operator, huge.Stack
+	if len(b.Lost) != MaxLost {
+		t.Errorf("%d lost results", len(b.Lost))
+	}
+	b.Message, b.Operator, b.Stack, b.Lost = huge.Message, huge.Operator, huge.Stack, huge.Lost
 	if !proto.Equal(b, huge) {
 		t.Error("cutting texts changed other fields")
 	}

@@ -205,6 +205,7 @@ type SubtaskDeployment struct {
 	Region        int32                  `protobuf:"varint,4,opt,name=region,proto3" json:"region,omitempty"`
 	RegionEpoch   uint64                 `protobuf:"varint,5,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
 	Enumerate     []int32                `protobuf:"varint,6,rep,packed,name=enumerate,proto3" json:"enumerate,omitempty"` // source operators whose splits this attempt has to discover (subtask 0 only)
+	Gated         bool                   `protobuf:"varint,7,opt,name=gated,proto3" json:"gated,omitempty"`                // its sources emit nothing before OpenGate: an operator behind them still loads
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -281,6 +282,13 @@ func (x *SubtaskDeployment) GetEnumerate() []int32 {
 	return nil
 }
 
+func (x *SubtaskDeployment) GetGated() bool {
+	if x != nil {
+		return x.Gated
+	}
+	return false
+}
+
 type Location struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chain         int32                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
@@ -290,6 +298,8 @@ type Location struct {
 	Worker        string                 `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"`
 	DataAddress   string                 `protobuf:"bytes,6,opt,name=data_address,json=dataAddress,proto3" json:"data_address,omitempty"` // the worker's single data port
 	Process       uint64                 `protobuf:"varint,7,opt,name=process,proto3" json:"process,omitempty"`
+	Region        int32                  `protobuf:"varint,8,opt,name=region,proto3" json:"region,omitempty"`
+	Partitions    []*jobpb.Partition     `protobuf:"bytes,9,rep,name=partitions,proto3" json:"partitions,omitempty"` // stored results of a finished producer, which may be older than the last attempt
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -371,6 +381,20 @@ func (x *Location) GetProcess() uint64 {
 		return x.Process
 	}
 	return 0
+}
+
+func (x *Location) GetRegion() int32 {
+	if x != nil {
+		return x.Region
+	}
+	return 0
+}
+
+func (x *Location) GetPartitions() []*jobpb.Partition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
 }
 
 // Cancel stops all attempts of the regions whose epoch is at most the one given. Idempotent.
@@ -667,6 +691,9 @@ type SubtaskUpdate struct {
 	Failure       *jobpb.Failure         `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"`
 	Committables  []*jobpb.Committable   `protobuf:"bytes,8,rep,name=committables,proto3" json:"committables,omitempty"` // with FINISHED: the last prepared sink output
 	Counters      *jobpb.Counters        `protobuf:"bytes,9,opt,name=counters,proto3" json:"counters,omitempty"`         // of an attempt that has ended: its last
+	Partitions    []*jobpb.Partition     `protobuf:"bytes,10,rep,name=partitions,proto3" json:"partitions,omitempty"`    // with FINISHED: its stored results, durable
+	Produced      bool                   `protobuf:"varint,11,opt,name=produced,proto3" json:"produced,omitempty"`       // with RUNNING: it has handed over records
+	Loaded        bool                   `protobuf:"varint,12,opt,name=loaded,proto3" json:"loaded,omitempty"`           // with RUNNING: the inputs in front of its gates have ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -764,6 +791,242 @@ func (x *SubtaskUpdate) GetCounters() *jobpb.Counters {
 	return nil
 }
 
+func (x *SubtaskUpdate) GetPartitions() []*jobpb.Partition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *SubtaskUpdate) GetProduced() bool {
+	if x != nil {
+		return x.Produced
+	}
+	return false
+}
+
+func (x *SubtaskUpdate) GetLoaded() bool {
+	if x != nil {
+		return x.Loaded
+	}
+	return false
+}
+
+// OpenGate lets the live sources of regions emit: every subtask behind a gate has loaded. Idempotent.
+type OpenGate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Process       uint64                 `protobuf:"varint,3,opt,name=process,proto3" json:"process,omitempty"`
+	Regions       []*RegionEpoch         `protobuf:"bytes,4,rep,name=regions,proto3" json:"regions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenGate) Reset() {
+	*x = OpenGate{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenGate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenGate) ProtoMessage() {}
+
+func (x *OpenGate) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenGate.ProtoReflect.Descriptor instead.
+func (*OpenGate) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *OpenGate) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *OpenGate) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *OpenGate) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *OpenGate) GetRegions() []*RegionEpoch {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+// DropPartitions deletes stored results that no fact needs. Idempotent.
+type DropPartitions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	All           bool                   `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"` // every result of the job
+	Partitions    []*PartitionName       `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropPartitions) Reset() {
+	*x = DropPartitions{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropPartitions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropPartitions) ProtoMessage() {}
+
+func (x *DropPartitions) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropPartitions.ProtoReflect.Descriptor instead.
+func (*DropPartitions) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DropPartitions) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *DropPartitions) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *DropPartitions) GetPartitions() []*PartitionName {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+// PartitionName is the full name of a stored result on a worker: job epoch, region epoch and attempt are part of its path.
+type PartitionName struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobEpoch      uint64                 `protobuf:"varint,1,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Region        int32                  `protobuf:"varint,2,opt,name=region,proto3" json:"region,omitempty"`
+	RegionEpoch   uint64                 `protobuf:"varint,3,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
+	Edge          int32                  `protobuf:"varint,4,opt,name=edge,proto3" json:"edge,omitempty"`
+	Producer      int32                  `protobuf:"varint,5,opt,name=producer,proto3" json:"producer,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionName) Reset() {
+	*x = PartitionName{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionName) ProtoMessage() {}
+
+func (x *PartitionName) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionName.ProtoReflect.Descriptor instead.
+func (*PartitionName) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PartitionName) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *PartitionName) GetRegion() int32 {
+	if x != nil {
+		return x.Region
+	}
+	return 0
+}
+
+func (x *PartitionName) GetRegionEpoch() uint64 {
+	if x != nil {
+		return x.RegionEpoch
+	}
+	return 0
+}
+
+func (x *PartitionName) GetEdge() int32 {
+	if x != nil {
+		return x.Edge
+	}
+	return 0
+}
+
+func (x *PartitionName) GetProducer() int32 {
+	if x != nil {
+		return x.Producer
+	}
+	return 0
+}
+
+func (x *PartitionName) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
 type AgentMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -774,6 +1037,7 @@ type AgentMessage struct {
 	//	*AgentMessage_Commit
 	//	*AgentMessage_Shutdown
 	//	*AgentMessage_AssignSplits
+	//	*AgentMessage_OpenGate
 	Message       isAgentMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -781,7 +1045,7 @@ type AgentMessage struct {
 
 func (x *AgentMessage) Reset() {
 	*x = AgentMessage{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[9]
+	mi := &file_proto_taskpb_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -793,7 +1057,7 @@ func (x *AgentMessage) String() string {
 func (*AgentMessage) ProtoMessage() {}
 
 func (x *AgentMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[9]
+	mi := &file_proto_taskpb_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -806,7 +1070,7 @@ func (x *AgentMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentMessage.ProtoReflect.Descriptor instead.
 func (*AgentMessage) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{9}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AgentMessage) GetMessage() isAgentMessage_Message {
@@ -870,6 +1134,15 @@ func (x *AgentMessage) GetAssignSplits() *AssignSplits {
 	return nil
 }
 
+func (x *AgentMessage) GetOpenGate() *OpenGate {
+	if x != nil {
+		if x, ok := x.Message.(*AgentMessage_OpenGate); ok {
+			return x.OpenGate
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Message interface {
 	isAgentMessage_Message()
 }
@@ -898,6 +1171,10 @@ type AgentMessage_AssignSplits struct {
 	AssignSplits *AssignSplits `protobuf:"bytes,6,opt,name=assign_splits,json=assignSplits,proto3,oneof"`
 }
 
+type AgentMessage_OpenGate struct {
+	OpenGate *OpenGate `protobuf:"bytes,7,opt,name=open_gate,json=openGate,proto3,oneof"`
+}
+
 func (*AgentMessage_Build) isAgentMessage_Message() {}
 
 func (*AgentMessage_Deploy) isAgentMessage_Message() {}
@@ -910,6 +1187,8 @@ func (*AgentMessage_Shutdown) isAgentMessage_Message() {}
 
 func (*AgentMessage_AssignSplits) isAgentMessage_Message() {}
 
+func (*AgentMessage_OpenGate) isAgentMessage_Message() {}
+
 // Build asks for the logical graph; the process answers with one Built and exits.
 type Build struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -921,7 +1200,7 @@ type Build struct {
 
 func (x *Build) Reset() {
 	*x = Build{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[10]
+	mi := &file_proto_taskpb_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +1212,7 @@ func (x *Build) String() string {
 func (*Build) ProtoMessage() {}
 
 func (x *Build) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[10]
+	mi := &file_proto_taskpb_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1225,7 @@ func (x *Build) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Build.ProtoReflect.Descriptor instead.
 func (*Build) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{10}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Build) GetSpec() *jobpb.JobSpec {
@@ -972,7 +1251,7 @@ type Shutdown struct {
 
 func (x *Shutdown) Reset() {
 	*x = Shutdown{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[11]
+	mi := &file_proto_taskpb_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +1263,7 @@ func (x *Shutdown) String() string {
 func (*Shutdown) ProtoMessage() {}
 
 func (x *Shutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[11]
+	mi := &file_proto_taskpb_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +1276,7 @@ func (x *Shutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shutdown.ProtoReflect.Descriptor instead.
 func (*Shutdown) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{11}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Shutdown) GetReason() string {
@@ -1026,7 +1305,7 @@ type TaskMessage struct {
 
 func (x *TaskMessage) Reset() {
 	*x = TaskMessage{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[12]
+	mi := &file_proto_taskpb_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1317,7 @@ func (x *TaskMessage) String() string {
 func (*TaskMessage) ProtoMessage() {}
 
 func (x *TaskMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[12]
+	mi := &file_proto_taskpb_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1330,7 @@ func (x *TaskMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMessage.ProtoReflect.Descriptor instead.
 func (*TaskMessage) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{12}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TaskMessage) GetMessage() isTaskMessage_Message {
@@ -1200,7 +1479,7 @@ type SplitsDiscovered struct {
 
 func (x *SplitsDiscovered) Reset() {
 	*x = SplitsDiscovered{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[13]
+	mi := &file_proto_taskpb_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1491,7 @@ func (x *SplitsDiscovered) String() string {
 func (*SplitsDiscovered) ProtoMessage() {}
 
 func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[13]
+	mi := &file_proto_taskpb_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1504,7 @@ func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitsDiscovered.ProtoReflect.Descriptor instead.
 func (*SplitsDiscovered) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{13}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SplitsDiscovered) GetOperator() int32 {
@@ -1281,13 +1560,14 @@ type SplitRequest struct {
 	Region        int32                  `protobuf:"varint,5,opt,name=region,proto3" json:"region,omitempty"`
 	RegionEpoch   uint64                 `protobuf:"varint,6,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
 	Have          int32                  `protobuf:"varint,7,opt,name=have,proto3" json:"have,omitempty"`
+	Read          int32                  `protobuf:"varint,8,opt,name=read,proto3" json:"read,omitempty"` // of those that it has: read to their end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[14]
+	mi := &file_proto_taskpb_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1579,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[14]
+	mi := &file_proto_taskpb_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1592,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{14}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SplitRequest) GetOperator() int32 {
@@ -1364,7 +1644,15 @@ func (x *SplitRequest) GetHave() int32 {
 	return 0
 }
 
-// AssignSplits answers a SplitRequest: all splits of the attempt beyond offset, in order.
+func (x *SplitRequest) GetRead() int32 {
+	if x != nil {
+		return x.Read
+	}
+	return 0
+}
+
+// AssignSplits answers a SplitRequest: all splits of the attempt beyond offset, in order. Neither splits nor the end: there
+// is nothing for this reader of an unbounded source now, and its clock need not wait; the request stays open.
 type AssignSplits struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1383,7 +1671,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[15]
+	mi := &file_proto_taskpb_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1683,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[15]
+	mi := &file_proto_taskpb_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1696,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{15}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AssignSplits) GetJob() string {
@@ -1494,7 +1782,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[16]
+	mi := &file_proto_taskpb_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1794,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[16]
+	mi := &file_proto_taskpb_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1807,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{16}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Hello) GetProtocol() int32 {
@@ -1561,7 +1849,7 @@ type Built struct {
 
 func (x *Built) Reset() {
 	*x = Built{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[17]
+	mi := &file_proto_taskpb_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1861,7 @@ func (x *Built) String() string {
 func (*Built) ProtoMessage() {}
 
 func (x *Built) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[17]
+	mi := &file_proto_taskpb_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1874,7 @@ func (x *Built) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Built.ProtoReflect.Descriptor instead.
 func (*Built) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{17}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Built) GetGraph() *jobpb.Graph {
@@ -1621,7 +1909,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[18]
+	mi := &file_proto_taskpb_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1921,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[18]
+	mi := &file_proto_taskpb_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1934,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{18}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Sample) GetCounters() []*jobpb.Counters {
@@ -1680,7 +1968,7 @@ type ProcessFailure struct {
 
 func (x *ProcessFailure) Reset() {
 	*x = ProcessFailure{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[19]
+	mi := &file_proto_taskpb_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1980,7 @@ func (x *ProcessFailure) String() string {
 func (*ProcessFailure) ProtoMessage() {}
 
 func (x *ProcessFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[19]
+	mi := &file_proto_taskpb_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1993,7 @@ func (x *ProcessFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessFailure.ProtoReflect.Descriptor instead.
 func (*ProcessFailure) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{19}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProcessFailure) GetFailure() *jobpb.Failure {
@@ -1738,14 +2026,15 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	" \x03(\v2%.sluice.task.Deployment.SettingsEntryR\bsettings\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb2\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc8\x01\n" +
 	"\x11SubtaskDeployment\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06region\x18\x04 \x01(\x05R\x06region\x12!\n" +
 	"\fregion_epoch\x18\x05 \x01(\x04R\vregionEpoch\x12\x1c\n" +
-	"\tenumerate\x18\x06 \x03(\x05R\tenumerate\"\xc8\x01\n" +
+	"\tenumerate\x18\x06 \x03(\x05R\tenumerate\x12\x14\n" +
+	"\x05gated\x18\a \x01(\bR\x05gated\"\x97\x02\n" +
 	"\bLocation\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -1753,7 +2042,11 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\fregion_epoch\x18\x04 \x01(\x04R\vregionEpoch\x12\x16\n" +
 	"\x06worker\x18\x05 \x01(\tR\x06worker\x12!\n" +
 	"\fdata_address\x18\x06 \x01(\tR\vdataAddress\x12\x18\n" +
-	"\aprocess\x18\a \x01(\x04R\aprocess\"k\n" +
+	"\aprocess\x18\a \x01(\x04R\aprocess\x12\x16\n" +
+	"\x06region\x18\b \x01(\x05R\x06region\x125\n" +
+	"\n" +
+	"partitions\x18\t \x03(\v2\x15.sluice.job.PartitionR\n" +
+	"partitions\"k\n" +
 	"\x06Cancel\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x122\n" +
@@ -1778,7 +2071,7 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"checkpoint\x18\x04 \x01(\x04R\n" +
 	"checkpoint\x12-\n" +
 	"\afailure\x18\x05 \x01(\v2\x13.sluice.job.FailureR\afailure\x12\x14\n" +
-	"\x05retry\x18\x06 \x01(\bR\x05retry\"\xde\x02\n" +
+	"\x05retry\x18\x06 \x01(\bR\x05retry\"\xc9\x03\n" +
 	"\rSubtaskUpdate\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -1788,14 +2081,39 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x05state\x18\x06 \x01(\x0e2\x18.sluice.job.SubtaskStateR\x05state\x12-\n" +
 	"\afailure\x18\a \x01(\v2\x13.sluice.job.FailureR\afailure\x12;\n" +
 	"\fcommittables\x18\b \x03(\v2\x17.sluice.job.CommittableR\fcommittables\x120\n" +
-	"\bcounters\x18\t \x01(\v2\x14.sluice.job.CountersR\bcounters\"\xcd\x02\n" +
+	"\bcounters\x18\t \x01(\v2\x14.sluice.job.CountersR\bcounters\x125\n" +
+	"\n" +
+	"partitions\x18\n" +
+	" \x03(\v2\x15.sluice.job.PartitionR\n" +
+	"partitions\x12\x1a\n" +
+	"\bproduced\x18\v \x01(\bR\bproduced\x12\x16\n" +
+	"\x06loaded\x18\f \x01(\bR\x06loaded\"\x87\x01\n" +
+	"\bOpenGate\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x18\n" +
+	"\aprocess\x18\x03 \x01(\x04R\aprocess\x122\n" +
+	"\aregions\x18\x04 \x03(\v2\x18.sluice.task.RegionEpochR\aregions\"p\n" +
+	"\x0eDropPartitions\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\x12:\n" +
+	"\n" +
+	"partitions\x18\x03 \x03(\v2\x1a.sluice.task.PartitionNameR\n" +
+	"partitions\"\xb1\x01\n" +
+	"\rPartitionName\x12\x1b\n" +
+	"\tjob_epoch\x18\x01 \x01(\x04R\bjobEpoch\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\x05R\x06region\x12!\n" +
+	"\fregion_epoch\x18\x03 \x01(\x04R\vregionEpoch\x12\x12\n" +
+	"\x04edge\x18\x04 \x01(\x05R\x04edge\x12\x1a\n" +
+	"\bproducer\x18\x05 \x01(\x05R\bproducer\x12\x18\n" +
+	"\aattempt\x18\x06 \x01(\rR\aattempt\"\x83\x03\n" +
 	"\fAgentMessage\x12*\n" +
 	"\x05build\x18\x01 \x01(\v2\x12.sluice.task.BuildH\x00R\x05build\x121\n" +
 	"\x06deploy\x18\x02 \x01(\v2\x17.sluice.task.DeploymentH\x00R\x06deploy\x12-\n" +
 	"\x06cancel\x18\x03 \x01(\v2\x13.sluice.task.CancelH\x00R\x06cancel\x12-\n" +
 	"\x06commit\x18\x04 \x01(\v2\x13.sluice.task.CommitH\x00R\x06commit\x123\n" +
 	"\bshutdown\x18\x05 \x01(\v2\x15.sluice.task.ShutdownH\x00R\bshutdown\x12@\n" +
-	"\rassign_splits\x18\x06 \x01(\v2\x19.sluice.task.AssignSplitsH\x00R\fassignSplitsB\t\n" +
+	"\rassign_splits\x18\x06 \x01(\v2\x19.sluice.task.AssignSplitsH\x00R\fassignSplits\x124\n" +
+	"\topen_gate\x18\a \x01(\v2\x15.sluice.task.OpenGateH\x00R\bopenGateB\t\n" +
 	"\amessage\"T\n" +
 	"\x05Build\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.sluice.job.JobSpecR\x04spec\x12\"\n" +
@@ -1818,7 +2136,7 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\fregion_epoch\x18\x03 \x01(\x04R\vregionEpoch\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x05R\x06offset\x12)\n" +
 	"\x06splits\x18\x05 \x03(\v2\x11.sluice.job.SplitR\x06splits\x12\x10\n" +
-	"\x03end\x18\x06 \x01(\bR\x03end\"\xbf\x01\n" +
+	"\x03end\x18\x06 \x01(\bR\x03end\"\xd3\x01\n" +
 	"\fSplitRequest\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x05R\boperator\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x14\n" +
@@ -1826,7 +2144,8 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06region\x18\x05 \x01(\x05R\x06region\x12!\n" +
 	"\fregion_epoch\x18\x06 \x01(\x04R\vregionEpoch\x12\x12\n" +
-	"\x04have\x18\a \x01(\x05R\x04have\"\x94\x02\n" +
+	"\x04have\x18\a \x01(\x05R\x04have\x12\x12\n" +
+	"\x04read\x18\b \x01(\x05R\x04read\"\x94\x02\n" +
 	"\fAssignSplits\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12\x1a\n" +
@@ -1868,7 +2187,7 @@ func file_proto_taskpb_task_proto_rawDescGZIP() []byte {
 	return file_proto_taskpb_task_proto_rawDescData
 }
 
-var file_proto_taskpb_task_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_proto_taskpb_task_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_proto_taskpb_task_proto_goTypes = []any{
 	(*Epochs)(nil),            // 0: sluice.task.Epochs
 	(*Deployment)(nil),        // 1: sluice.task.Deployment
@@ -1879,67 +2198,76 @@ var file_proto_taskpb_task_proto_goTypes = []any{
 	(*Commit)(nil),            // 6: sluice.task.Commit
 	(*CommitResult)(nil),      // 7: sluice.task.CommitResult
 	(*SubtaskUpdate)(nil),     // 8: sluice.task.SubtaskUpdate
-	(*AgentMessage)(nil),      // 9: sluice.task.AgentMessage
-	(*Build)(nil),             // 10: sluice.task.Build
-	(*Shutdown)(nil),          // 11: sluice.task.Shutdown
-	(*TaskMessage)(nil),       // 12: sluice.task.TaskMessage
-	(*SplitsDiscovered)(nil),  // 13: sluice.task.SplitsDiscovered
-	(*SplitRequest)(nil),      // 14: sluice.task.SplitRequest
-	(*AssignSplits)(nil),      // 15: sluice.task.AssignSplits
-	(*Hello)(nil),             // 16: sluice.task.Hello
-	(*Built)(nil),             // 17: sluice.task.Built
-	(*Sample)(nil),            // 18: sluice.task.Sample
-	(*ProcessFailure)(nil),    // 19: sluice.task.ProcessFailure
-	nil,                       // 20: sluice.task.Deployment.SettingsEntry
-	(*jobpb.Plan)(nil),        // 21: sluice.job.Plan
-	(*jobpb.JobSpec)(nil),     // 22: sluice.job.JobSpec
-	(*jobpb.Committable)(nil), // 23: sluice.job.Committable
-	(*jobpb.Failure)(nil),     // 24: sluice.job.Failure
-	(jobpb.SubtaskState)(0),   // 25: sluice.job.SubtaskState
-	(*jobpb.Counters)(nil),    // 26: sluice.job.Counters
-	(*jobpb.Split)(nil),       // 27: sluice.job.Split
-	(*jobpb.Graph)(nil),       // 28: sluice.job.Graph
-	(*jobpb.Diagnostic)(nil),  // 29: sluice.job.Diagnostic
+	(*OpenGate)(nil),          // 9: sluice.task.OpenGate
+	(*DropPartitions)(nil),    // 10: sluice.task.DropPartitions
+	(*PartitionName)(nil),     // 11: sluice.task.PartitionName
+	(*AgentMessage)(nil),      // 12: sluice.task.AgentMessage
+	(*Build)(nil),             // 13: sluice.task.Build
+	(*Shutdown)(nil),          // 14: sluice.task.Shutdown
+	(*TaskMessage)(nil),       // 15: sluice.task.TaskMessage
+	(*SplitsDiscovered)(nil),  // 16: sluice.task.SplitsDiscovered
+	(*SplitRequest)(nil),      // 17: sluice.task.SplitRequest
+	(*AssignSplits)(nil),      // 18: sluice.task.AssignSplits
+	(*Hello)(nil),             // 19: sluice.task.Hello
+	(*Built)(nil),             // 20: sluice.task.Built
+	(*Sample)(nil),            // 21: sluice.task.Sample
+	(*ProcessFailure)(nil),    // 22: sluice.task.ProcessFailure
+	nil,                       // 23: sluice.task.Deployment.SettingsEntry
+	(*jobpb.Plan)(nil),        // 24: sluice.job.Plan
+	(*jobpb.JobSpec)(nil),     // 25: sluice.job.JobSpec
+	(*jobpb.Partition)(nil),   // 26: sluice.job.Partition
+	(*jobpb.Committable)(nil), // 27: sluice.job.Committable
+	(*jobpb.Failure)(nil),     // 28: sluice.job.Failure
+	(jobpb.SubtaskState)(0),   // 29: sluice.job.SubtaskState
+	(*jobpb.Counters)(nil),    // 30: sluice.job.Counters
+	(*jobpb.Split)(nil),       // 31: sluice.job.Split
+	(*jobpb.Graph)(nil),       // 32: sluice.job.Graph
+	(*jobpb.Diagnostic)(nil),  // 33: sluice.job.Diagnostic
 }
 var file_proto_taskpb_task_proto_depIdxs = []int32{
-	21, // 0: sluice.task.Deployment.plan:type_name -> sluice.job.Plan
+	24, // 0: sluice.task.Deployment.plan:type_name -> sluice.job.Plan
 	2,  // 1: sluice.task.Deployment.subtasks:type_name -> sluice.task.SubtaskDeployment
 	3,  // 2: sluice.task.Deployment.locations:type_name -> sluice.task.Location
-	22, // 3: sluice.task.Deployment.spec:type_name -> sluice.job.JobSpec
-	20, // 4: sluice.task.Deployment.settings:type_name -> sluice.task.Deployment.SettingsEntry
-	5,  // 5: sluice.task.Cancel.regions:type_name -> sluice.task.RegionEpoch
-	23, // 6: sluice.task.Commit.committables:type_name -> sluice.job.Committable
-	24, // 7: sluice.task.CommitResult.failure:type_name -> sluice.job.Failure
-	25, // 8: sluice.task.SubtaskUpdate.state:type_name -> sluice.job.SubtaskState
-	24, // 9: sluice.task.SubtaskUpdate.failure:type_name -> sluice.job.Failure
-	23, // 10: sluice.task.SubtaskUpdate.committables:type_name -> sluice.job.Committable
-	26, // 11: sluice.task.SubtaskUpdate.counters:type_name -> sluice.job.Counters
-	10, // 12: sluice.task.AgentMessage.build:type_name -> sluice.task.Build
-	1,  // 13: sluice.task.AgentMessage.deploy:type_name -> sluice.task.Deployment
-	4,  // 14: sluice.task.AgentMessage.cancel:type_name -> sluice.task.Cancel
-	6,  // 15: sluice.task.AgentMessage.commit:type_name -> sluice.task.Commit
-	11, // 16: sluice.task.AgentMessage.shutdown:type_name -> sluice.task.Shutdown
-	15, // 17: sluice.task.AgentMessage.assign_splits:type_name -> sluice.task.AssignSplits
-	22, // 18: sluice.task.Build.spec:type_name -> sluice.job.JobSpec
-	16, // 19: sluice.task.TaskMessage.hello:type_name -> sluice.task.Hello
-	17, // 20: sluice.task.TaskMessage.built:type_name -> sluice.task.Built
-	8,  // 21: sluice.task.TaskMessage.update:type_name -> sluice.task.SubtaskUpdate
-	18, // 22: sluice.task.TaskMessage.sample:type_name -> sluice.task.Sample
-	7,  // 23: sluice.task.TaskMessage.commit_result:type_name -> sluice.task.CommitResult
-	19, // 24: sluice.task.TaskMessage.failure:type_name -> sluice.task.ProcessFailure
-	13, // 25: sluice.task.TaskMessage.splits_discovered:type_name -> sluice.task.SplitsDiscovered
-	14, // 26: sluice.task.TaskMessage.split_request:type_name -> sluice.task.SplitRequest
-	27, // 27: sluice.task.SplitsDiscovered.splits:type_name -> sluice.job.Split
-	27, // 28: sluice.task.AssignSplits.splits:type_name -> sluice.job.Split
-	28, // 29: sluice.task.Built.graph:type_name -> sluice.job.Graph
-	29, // 30: sluice.task.Built.errors:type_name -> sluice.job.Diagnostic
-	26, // 31: sluice.task.Sample.counters:type_name -> sluice.job.Counters
-	24, // 32: sluice.task.ProcessFailure.failure:type_name -> sluice.job.Failure
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	25, // 3: sluice.task.Deployment.spec:type_name -> sluice.job.JobSpec
+	23, // 4: sluice.task.Deployment.settings:type_name -> sluice.task.Deployment.SettingsEntry
+	26, // 5: sluice.task.Location.partitions:type_name -> sluice.job.Partition
+	5,  // 6: sluice.task.Cancel.regions:type_name -> sluice.task.RegionEpoch
+	27, // 7: sluice.task.Commit.committables:type_name -> sluice.job.Committable
+	28, // 8: sluice.task.CommitResult.failure:type_name -> sluice.job.Failure
+	29, // 9: sluice.task.SubtaskUpdate.state:type_name -> sluice.job.SubtaskState
+	28, // 10: sluice.task.SubtaskUpdate.failure:type_name -> sluice.job.Failure
+	27, // 11: sluice.task.SubtaskUpdate.committables:type_name -> sluice.job.Committable
+	30, // 12: sluice.task.SubtaskUpdate.counters:type_name -> sluice.job.Counters
+	26, // 13: sluice.task.SubtaskUpdate.partitions:type_name -> sluice.job.Partition
+	5,  // 14: sluice.task.OpenGate.regions:type_name -> sluice.task.RegionEpoch
+	11, // 15: sluice.task.DropPartitions.partitions:type_name -> sluice.task.PartitionName
+	13, // 16: sluice.task.AgentMessage.build:type_name -> sluice.task.Build
+	1,  // 17: sluice.task.AgentMessage.deploy:type_name -> sluice.task.Deployment
+	4,  // 18: sluice.task.AgentMessage.cancel:type_name -> sluice.task.Cancel
+	6,  // 19: sluice.task.AgentMessage.commit:type_name -> sluice.task.Commit
+	14, // 20: sluice.task.AgentMessage.shutdown:type_name -> sluice.task.Shutdown
+	18, // 21: sluice.task.AgentMessage.assign_splits:type_name -> sluice.task.AssignSplits
+	9,  // 22: sluice.task.AgentMessage.open_gate:type_name -> sluice.task.OpenGate
+	25, // 23: sluice.task.Build.spec:type_name -> sluice.job.JobSpec
+	19, // 24: sluice.task.TaskMessage.hello:type_name -> sluice.task.Hello
+	20, // 25: sluice.task.TaskMessage.built:type_name -> sluice.task.Built
+	8,  // 26: sluice.task.TaskMessage.update:type_name -> sluice.task.SubtaskUpdate
+	21, // 27: sluice.task.TaskMessage.sample:type_name -> sluice.task.Sample
+	7,  // 28: sluice.task.TaskMessage.commit_result:type_name -> sluice.task.CommitResult
+	22, // 29: sluice.task.TaskMessage.failure:type_name -> sluice.task.ProcessFailure
+	16, // 30: sluice.task.TaskMessage.splits_discovered:type_name -> sluice.task.SplitsDiscovered
+	17, // 31: sluice.task.TaskMessage.split_request:type_name -> sluice.task.SplitRequest
+	31, // 32: sluice.task.SplitsDiscovered.splits:type_name -> sluice.job.Split
+	31, // 33: sluice.task.AssignSplits.splits:type_name -> sluice.job.Split
+	32, // 34: sluice.task.Built.graph:type_name -> sluice.job.Graph
+	33, // 35: sluice.task.Built.errors:type_name -> sluice.job.Diagnostic
+	30, // 36: sluice.task.Sample.counters:type_name -> sluice.job.Counters
+	28, // 37: sluice.task.ProcessFailure.failure:type_name -> sluice.job.Failure
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_proto_taskpb_task_proto_init() }
@@ -1947,15 +2275,16 @@ func file_proto_taskpb_task_proto_init() {
 	if File_proto_taskpb_task_proto != nil {
 		return
 	}
-	file_proto_taskpb_task_proto_msgTypes[9].OneofWrappers = []any{
+	file_proto_taskpb_task_proto_msgTypes[12].OneofWrappers = []any{
 		(*AgentMessage_Build)(nil),
 		(*AgentMessage_Deploy)(nil),
 		(*AgentMessage_Cancel)(nil),
 		(*AgentMessage_Commit)(nil),
 		(*AgentMessage_Shutdown)(nil),
 		(*AgentMessage_AssignSplits)(nil),
+		(*AgentMessage_OpenGate)(nil),
 	}
-	file_proto_taskpb_task_proto_msgTypes[12].OneofWrappers = []any{
+	file_proto_taskpb_task_proto_msgTypes[15].OneofWrappers = []any{
 		(*TaskMessage_Hello)(nil),
 		(*TaskMessage_Built)(nil),
 		(*TaskMessage_Update)(nil),
@@ -1971,7 +2300,7 @@ func file_proto_taskpb_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_taskpb_task_proto_rawDesc), len(file_proto_taskpb_task_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

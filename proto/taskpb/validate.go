@@ -75,6 +75,8 @@ func (m *AgentMessage) Validate() error {
 		return nil
 	case *AgentMessage_AssignSplits:
 		return at(b.AssignSplits.Validate(), "assign splits")
+	case *AgentMessage_OpenGate:
+		return at(b.OpenGate.Validate(), "open gate")
 	}
 	return fmt.Errorf("agent message of unknown kind %T", m.Message)
 }
@@ -105,6 +107,9 @@ func (d *Deployment) Validate() error {
 		seen[key] = true
 	}
 	for i, l := range d.Locations {
+		if l.GetAttempt() == 0 && l.GetWorker() == "" {
+			continue // nowhere yet: whoever reads what is stored may come much later
+		}
 		if err := l.validate(d.Plan); err != nil {
 			return at(err, "job %s: locations[%d]", d.Job, i)
 		}
@@ -138,20 +143,61 @@ func (s *SubtaskDeployment) validate(p *jobpb.Plan) error {
 }
 
 func (l *Location) validate(p *jobpb.Plan) error {
-	return first(checkAttempt(l.Chain, l.Index, l.Attempt), inPlan(p, max(l.Chain, 0), l.Index), checkName("worker", l.Worker))
-}
-
-// Validate checks the target.
-func (c *Cancel) Validate() error {
-	if err := checkName("job id", c.Job); err != nil {
+	err := first(checkAttempt(l.Chain, l.Index, l.Attempt), inPlan(p, max(l.Chain, 0), l.Index), checkName("worker", l.Worker))
+	if err != nil {
 		return err
 	}
-	for i, r := range c.Regions {
-		if err := checkNotNegative("region", r.Region); err != nil {
-			return at(err, "job %s: regions[%d]", c.Job, i)
+	for i, r := range l.Partitions {
+		switch e := r.GetEdge(); {
+		case e < 0 || int(e) >= len(p.Edges) || p.Edges[e].FromChain != l.Chain || p.Edges[e].Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING:
+			return fmt.Errorf("partitions[%d]: edge %d is no BLOCKING one that leaves chain %d", i, e, l.Chain)
+		case r.GetAttempt() == 0:
+			return fmt.Errorf("partitions[%d]: attempts count from 1", i)
 		}
 	}
 	return nil
+}
+
+// Validate checks the target.
+func (c *Cancel) Validate() error { return checkRegions(c.Job, c.Regions) }
+
+// Validate checks the target.
+func (o *OpenGate) Validate() error { return checkRegions(o.Job, o.Regions) }
+
+func checkRegions(job string, regions []*RegionEpoch) error {
+	if err := checkName("job id", job); err != nil {
+		return err
+	}
+	for i, r := range regions {
+		if err := checkNotNegative("region", r.Region); err != nil {
+			return at(err, "job %s: regions[%d]", job, i)
+		}
+	}
+	return nil
+}
+
+// Validate wants names, or all of the job's, and not both.
+func (d *DropPartitions) Validate() error {
+	if err := checkName("job id", d.Job); err != nil {
+		return err
+	}
+	if d.All == (len(d.Partitions) > 0) {
+		return fmt.Errorf("job %s: neither partitions nor all of them, or both", d.Job)
+	}
+	for i, n := range d.Partitions {
+		if err := n.Validate(); err != nil {
+			return at(err, "job %s: partitions[%d]", d.Job, i)
+		}
+	}
+	return nil
+}
+
+// Validate checks that the name is one.
+func (n *PartitionName) Validate() error {
+	if n.GetAttempt() == 0 {
+		return fmt.Errorf("attempts count from 1")
+	}
+	return first(checkNotNegative("region", n.Region), checkNotNegative("edge", n.Edge), checkNotNegative("producer", n.Producer))
 }
 
 // Validate checks the target and every committable.
@@ -264,9 +310,29 @@ func (u *SubtaskUpdate) Validate() error {
 	if len(u.Committables) > 0 && u.State != jobpb.SubtaskState_SUBTASK_FINISHED {
 		return fmt.Errorf("chain %d, subtask %d: committables with %s", u.Chain, u.Index, u.State)
 	}
+	if err := u.checkPartitions(); err != nil {
+		return at(err, "chain %d, subtask %d", u.Chain, u.Index)
+	}
 	if c := u.Counters; c != nil && (c.Chain != u.Chain || c.Index != u.Index || c.Attempt != u.Attempt) {
 		return fmt.Errorf("chain %d, subtask %d, attempt %d: counters of chain %d, subtask %d, attempt %d",
 			u.Chain, u.Index, u.Attempt, c.Chain, c.Index, c.Attempt)
+	}
+	return nil
+}
+
+func (u *SubtaskUpdate) checkPartitions() error {
+	if len(u.Partitions) > 0 && u.State != jobpb.SubtaskState_SUBTASK_FINISHED {
+		return fmt.Errorf("stored results with %s", u.State)
+	}
+	for i, p := range u.Partitions {
+		switch {
+		case p.GetState() != jobpb.PartitionState_PARTITION_STORED || p.GetAttempt() != u.Attempt || p.GetRegionEpoch() != u.RegionEpoch:
+			return fmt.Errorf("partitions[%d]: %s, attempt %d, region epoch %d, reported by attempt %d of %d",
+				i, p.GetState(), p.GetAttempt(), p.GetRegionEpoch(), u.Attempt, u.RegionEpoch)
+		case p.GetEdge() < 0 || p.GetBytes() < 0 || p.GetRecords() < 0 || len(p.GetDigest()) != jobpb.DigestBytes:
+			return fmt.Errorf("partitions[%d]: edge %d, %d bytes, %d records, digest of %d bytes",
+				i, p.GetEdge(), p.GetBytes(), p.GetRecords(), len(p.GetDigest()))
+		}
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ func TestWhatAnAgentMeansIsValid(t *testing.T) {
 		{Message: &AgentMessage_Cancel{Cancel: &Cancel{Job: "j-1", Regions: []*RegionEpoch{{Region: 0, Epoch: 1}}}}},
 		{Message: &AgentMessage_Commit{Commit: &Commit{Job: "j-1", Committables: []*jobpb.Committable{{Sink: "out", Data: []byte("x")}}}}},
 		{Message: &AgentMessage_Shutdown{Shutdown: &Shutdown{}}},
+		{Message: &AgentMessage_OpenGate{OpenGate: &OpenGate{Job: "j-1", Regions: []*RegionEpoch{{Region: 0, Epoch: 1}}}}},
 		{Message: &AgentMessage_AssignSplits{AssignSplits: &AssignSplits{Job: "j-1", Attempt: 1, Splits: []*jobpb.Split{{Id: "a"}}}}},
 	} {
 		if err := m.Validate(); err != nil {
@@ -155,4 +156,47 @@ func FuzzValidate(f *testing.F) {
 			_ = m.Validate()
 		}
 	})
+}
+
+func stored(edit func(*SubtaskUpdate, *jobpb.Partition)) *SubtaskUpdate {
+	p := &jobpb.Partition{State: jobpb.PartitionState_PARTITION_STORED, Bytes: 10, Records: 1, Digest: make([]byte, 32), RegionEpoch: 3, Attempt: 2}
+	u := &SubtaskUpdate{Attempt: 2, RegionEpoch: 3, State: jobpb.SubtaskState_SUBTASK_FINISHED, Partitions: []*jobpb.Partition{p}}
+	edit(u, p)
+	return u
+}
+
+func TestAStoredResultIsThatOfTheAttemptThatReportsIt(t *testing.T) {
+	if err := stored(func(*SubtaskUpdate, *jobpb.Partition) {}).Validate(); err != nil {
+		t.Error(err)
+	}
+	for want, edit := range map[string]func(*SubtaskUpdate, *jobpb.Partition){
+		"stored results with SUBTASK_RUNNING": func(u *SubtaskUpdate, _ *jobpb.Partition) { u.State = jobpb.SubtaskState_SUBTASK_RUNNING },
+		"PARTITION_LOST":                      func(_ *SubtaskUpdate, p *jobpb.Partition) { p.State = jobpb.PartitionState_PARTITION_LOST },
+		"attempt 1, region epoch 3":           func(_ *SubtaskUpdate, p *jobpb.Partition) { p.Attempt = 1 },
+		"attempt 2, region epoch 4":           func(_ *SubtaskUpdate, p *jobpb.Partition) { p.RegionEpoch = 4 },
+		"edge -1":                             func(_ *SubtaskUpdate, p *jobpb.Partition) { p.Edge = -1 },
+		"-5 bytes":                            func(_ *SubtaskUpdate, p *jobpb.Partition) { p.Bytes = -5 },
+		"-1 records":                          func(_ *SubtaskUpdate, p *jobpb.Partition) { p.Records = -1 },
+		"digest of 31 bytes":                  func(_ *SubtaskUpdate, p *jobpb.Partition) { p.Digest = p.Digest[:31] },
+	} {
+		if err := stored(edit).Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error about %q", err, want)
+		}
+	}
+}
+
+func TestAPlanOfDeletionNamesWhatItMeans(t *testing.T) {
+	one := []*PartitionName{{JobEpoch: 1, Attempt: 1}}
+	for want, d := range map[string]*DropPartitions{
+		"": {Job: "j-1", Partitions: one}, "job id": {Partitions: one}, "neither": {Job: "j-1"}, "both": {Job: "j-1", All: true, Partitions: one},
+		"partitions[1]: attempts count from 1": {Job: "j-1", Partitions: append(one, &PartitionName{})},
+		"partitions[0]: edge -1":               {Job: "j-1", Partitions: []*PartitionName{{Attempt: 1, Edge: -1}}},
+	} {
+		if err := d.Validate(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v: got %v, want an error about %q", d, err, want)
+		}
+	}
+	if err := (&DropPartitions{Job: "j-1", All: true}).Validate(); err != nil {
+		t.Error(err)
+	}
 }

@@ -201,7 +201,10 @@ func (h *Header) Table(raw []byte, dst []Segment) (segments []Segment, records [
 	var count, bytes uint64
 	dst = dst[:0]
 	for table := raw[split:]; len(table) > 0; table = table[SegmentLen:] {
-		s, err := parseSegment(table, len(table) == SegmentLen)
+		s, err := ParseSegment(table)
+		if err == nil {
+			err = s.check(len(table) == SegmentLen)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -216,7 +219,9 @@ func (h *Header) Table(raw []byte, dst []Segment) (segments []Segment, records [
 	return dst, raw[:split], nil
 }
 
-func parseSegment(b []byte, last bool) (Segment, error) {
+// ParseSegment reads an entry of a table from the front of b, which has SegmentLen bytes. It judges what holds for every
+// segment, in a frame or in a block of a stored result.
+func ParseSegment(b []byte) (Segment, error) {
 	s := Segment{
 		Records: binary.LittleEndian.Uint32(b),
 		Bytes:   binary.LittleEndian.Uint32(b[4:]),
@@ -229,12 +234,21 @@ func parseSegment(b []byte, last bool) (Segment, error) {
 	switch k := s.Event.Kind; {
 	case k > element.End || b[9]|b[10]|b[11] != 0:
 		return s, fmt.Errorf("%w: event of kind %d", ErrCorrupt, k)
-	case k == element.None && (!last || s.Event != element.Event{}):
-		return s, fmt.Errorf("%w: segment without event", ErrCorrupt)
-	case k == element.End && !last:
-		return s, fmt.Errorf("%w: segment after the end", ErrCorrupt)
+	case k == element.None && s.Event != element.Event{}:
+		return s, fmt.Errorf("%w: no event, with a time", ErrCorrupt)
 	case s.Records > s.Bytes || s.Records == 0 && s.Bytes != 0:
 		return s, fmt.Errorf("%w: segment of %d records in %d bytes", ErrCorrupt, s.Records, s.Bytes)
 	}
 	return s, nil
+}
+
+// check judges what holds in a frame.
+func (s *Segment) check(last bool) error {
+	switch k := s.Event.Kind; {
+	case k == element.None && !last:
+		return fmt.Errorf("%w: segment without event", ErrCorrupt)
+	case k == element.End && !last:
+		return fmt.Errorf("%w: segment after the end", ErrCorrupt)
+	}
+	return nil
 }

@@ -115,18 +115,18 @@ func (r *Reader) Count(first, end int) (entries int) {
 // order of writing. It ends after the first error.
 func (r *Reader) Read(first, end int) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		c := cursor{r: r, at: -1}
+		c := r.Cursor()
 		i := sort.Search(len(r.spans), func(i int) bool { return r.spans[i].group >= first })
 		for ; i < len(r.spans) && r.spans[i].group < end; i++ {
-			if !c.group(r.spans[i], yield) {
+			if !c.walk(r.spans[i], yield) {
 				return
 			}
 		}
 	}
 }
 
-// cursor walks entries block by block.
-type cursor struct {
+// Cursor reads a chunk key group by key group and keeps the block that it stands in.
+type Cursor struct {
 	r      *Reader
 	at     int64 // of the block in data; -1: none
 	next   int64 // of the block behind it
@@ -136,8 +136,22 @@ type cursor struct {
 	unpack []byte
 }
 
-// group yields the entries of s; false ends the walk.
-func (c *cursor) group(s span, yield func(Entry, error) bool) bool {
+// Cursor makes a cursor.
+func (r *Reader) Cursor() *Cursor { return &Cursor{r: r, at: -1} }
+
+// Group yields the entries of one key group in the order of writing. It ends after the first error.
+func (c *Cursor) Group(group int) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		spans := c.r.spans
+		i := sort.Search(len(spans), func(i int) bool { return spans[i].group >= group })
+		if i < len(spans) && spans[i].group == group {
+			c.walk(spans[i], yield)
+		}
+	}
+}
+
+// walk yields the entries of s; false ends the walk.
+func (c *Cursor) walk(s span, yield func(Entry, error) bool) bool {
 	if c.at != s.block {
 		if err := c.load(s.block); err != nil {
 			yield(Entry{}, err)
@@ -158,19 +172,15 @@ func (c *cursor) group(s span, yield func(Entry, error) bool) bool {
 	return true
 }
 
-func (c *cursor) entry(group int) (Entry, error) {
+func (c *Cursor) entry(group int) (Entry, error) {
 	if c.pos == len(c.data) {
 		if err := c.load(c.next); err != nil {
 			return Entry{}, err
 		}
 	}
 	d := decoder{rest: c.data[c.pos:]}
-	tag := d.uvarint()
-	e := Entry{State: int(min(tag>>1, 1<<31)), Group: group, Deleted: tag&1 != 0, Key: d.bytes()}
-	if !e.Deleted {
-		e.Value = d.bytes()
-	}
-	if d.bad || e.State >= len(c.r.header.States) {
+	e := c.r.header.entry(&d, group)
+	if d.bad {
 		return Entry{}, corrupt("bad entry in the block", c.at)
 	}
 	c.pos = len(c.data) - len(d.rest)
@@ -178,7 +188,7 @@ func (c *cursor) entry(group int) (Entry, error) {
 }
 
 // load reads the block at offset off.
-func (c *cursor) load(off int64) error {
+func (c *Cursor) load(off int64) error {
 	if off > c.r.end-int64(blockHeaderSize) {
 		return corrupt("entries continue behind the last block", off)
 	}
@@ -214,7 +224,7 @@ func (c *cursor) load(off int64) error {
 }
 
 // read reuses the memory of the block before.
-func (c *cursor) read(off int64, n int) ([]byte, error) {
+func (c *Cursor) read(off int64, n int) ([]byte, error) {
 	if cap(c.buf) < n {
 		c.buf = make([]byte, n+n/4)
 	}

@@ -28,7 +28,9 @@ type Spec struct {
 	Process uint64
 	// Worker is the id of the worker, for what the process says of itself.
 	Worker string
-	Policy wire.Policy
+	// Results is the directory of the worker's stored results, absolute; empty: the process stores none.
+	Results string
+	Policy  wire.Policy
 	// MemoryBytes is the share of the worker's memory that it may use; Procs the number of threads that run Go code.
 	MemoryBytes int64
 	Procs       int
@@ -46,11 +48,15 @@ func (s Spec) environment() []string {
 		"TMPDIR=" + filepath.Join(s.Dir, tempName),
 		pipe.EnvTask + "=1",
 		pipe.EnvWorker + "=" + s.Worker,
+		pipe.EnvSpill + "=" + filepath.Join(s.Dir, spillName),
 		"GOMEMLIMIT=" + strconv.FormatInt(s.MemoryBytes/100*memoryLimitPercent, 10),
 		"GOMAXPROCS=" + strconv.Itoa(s.Procs),
 	}
 	if points := os.Getenv(failpoint.Environment); points != "" { // a test breaks task processes too
 		env = append(env, failpoint.Environment+"="+points)
+	}
+	if s.Results != "" {
+		env = append(env, pipe.EnvResults+"="+s.Results)
 	}
 	if s.Policy.Insecure {
 		env = append(env, pipe.EnvInsecure+"=1")
@@ -64,6 +70,7 @@ const (
 	RecordName = "process"
 	LogName    = "log" // directory for the output
 	tempName   = "tmp"
+	spillName  = "spill"
 )
 
 // Starter starts children from one thread that outlives them.
@@ -161,8 +168,8 @@ func (s *Starter) Start(ctx context.Context, spec Spec) (child *Child, err error
 
 // prepare makes the directory of a process and locks it.
 func prepare(dir string) (lock *os.File, err error) {
-	for _, d := range []string{filepath.Join(dir, tempName), filepath.Join(dir, LogName)} {
-		if err := vfs.MakeDir(vfs.OS{}, d); err != nil {
+	for _, name := range []string{tempName, spillName, LogName} {
+		if err := vfs.MakeDir(vfs.OS{}, filepath.Join(dir, name)); err != nil {
 			return nil, err
 		}
 	}

@@ -104,10 +104,11 @@ func BenchmarkUpdate(b *testing.B) {
 							b.Fatal(err)
 						}
 					}
-					if s := d.cur.snap; s != nil && i%512 == 0 {
+					if s := d.t.Epochs.Snapshot(); s != nil && i%512 == 0 {
 						if _, err := s.Step(2048); err != nil {
 							b.Fatal(err)
 						}
+						s.Take()
 					}
 				}
 				b.ReportMetric(float64(d.Bytes())/float64(keys), "B/key")
@@ -191,6 +192,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
 	}
 	var s *Snapshot
+	var parts []*Part
 	var id element.CheckpointID
 	b.Run("drain", func(b *testing.B) {
 		for b.Loop() {
@@ -198,22 +200,38 @@ func BenchmarkSnapshot(b *testing.B) {
 			if s, err = d.Freeze(id, Full); err != nil {
 				b.Fatal(err)
 			}
-			if _, err := s.Step(keys + 1); err != nil {
-				b.Fatal(err)
+			parts = nil
+			for done := false; !done; {
+				if done, err = s.Step(2048); err != nil {
+					b.Fatal(err)
+				}
+				for p, ok := s.Take(); ok; p, ok = s.Take() {
+					parts = append(parts, p)
+				}
 			}
 			d.Completed(id)
 		}
-		per(b, s.Chunk().Bytes())
+		per(b, 0)
 	})
-	var out bytes.Buffer
+	var chain []*chunk.Reader
 	b.Run("write", func(b *testing.B) {
+		n := 0
 		for b.Loop() {
-			out.Reset()
-			if _, err := s.Chunk().WriteTo(&out); err != nil {
-				b.Fatal(err)
+			n, chain = 0, nil
+			for _, p := range parts {
+				var out bytes.Buffer
+				if _, err := p.WriteTo(&out); err != nil {
+					b.Fatal(err)
+				}
+				n += out.Len()
+				r, err := chunk.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
+				if err != nil {
+					b.Fatal(err)
+				}
+				chain = append(chain, r)
 			}
 		}
-		per(b, out.Len())
+		per(b, n)
 	})
 	b.Run("load", func(b *testing.B) {
 		for b.Loop() {
@@ -224,15 +242,11 @@ func BenchmarkSnapshot(b *testing.B) {
 			if _, err := ValueOf[int64](e, "count"); err != nil {
 				b.Fatal(err)
 			}
-			r, err := chunk.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := e.Load(r, 0, 256); err != nil || e.Len() != keys {
+			if err := e.Import(b.Context(), chain, 0, 256); err != nil || e.Len() != keys {
 				b.Fatal(e.Len(), err)
 			}
 		}
-		per(b, out.Len())
+		per(b, 0)
 	})
 	b.Run("rewind", func(b *testing.B) {
 		for b.Loop() {

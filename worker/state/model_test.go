@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/snapshot/chunk"
+	"github.com/sluiceio/sluice/worker/state/budget"
+	"github.com/sluiceio/sluice/worker/state/overflow"
 )
 
 const groups = 16
@@ -23,7 +26,7 @@ type operator struct {
 	count *Value[int64]
 	path  *Value[[]int64]
 	word  *Value[string]
-	sum   *Reducing[int64]
+	sum   *Value[int64]
 	hits  *Map[int32, int64]
 	tags  *Map[string, []string]
 	log   *List[int64]
@@ -37,10 +40,20 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func newOperator(checkpoints bool) *operator {
-	d := must(NewDirectory[string](Options{MaxParallelism: groups, Checkpoints: checkpoints}))
+// machinery is where the operators of a test live.
+type machinery struct {
+	checkpoints bool
+	store       *overflow.Store // nil: everything stays in memory
+}
+
+func newOperator(m machinery) *operator {
+	o := Options{MaxParallelism: groups, Checkpoints: m.checkpoints, Operator: "op"}
+	if m.store != nil {
+		o.Overflow, o.Budget = m.store, budget.New(1<<40)
+	}
+	d := must(NewDirectory[string](o))
 	return &operator{d: d, count: must(ValueOf[int64](d, "count")), path: must(ValueOf[[]int64](d, "path")), word: must(ValueOf[string](d, "word")),
-		sum:  must(ReducingOf(d, "sum", func(a, b int64) int64 { return a + b })),
+		sum:  must(ValueOf[int64](d, "sum")),
 		hits: must(MapOf[int32, int64](d, "hits")), tags: must(MapOf[string, []string](d, "tags")),
 		log: must(ListOf[int64](d, "log")), bags: must(ListOf[[]int64](d, "bags"))}
 }
@@ -142,7 +155,7 @@ func (o *operator) check(t fataler, m model, when string) {
 		got[k] = o.image()
 		im := got[k]
 		if o.hits.Len() != len(im.Hits) || o.tags.Len() != len(im.Tags) || o.log.Len() != len(im.Log) || o.bags.Len() != len(im.Bags) {
-			return fmt.Errorf("key %q: wrong Len", k)
+			return fmt.Errorf("key %q: Len is %d, %d, %d, %d of %+v", k, o.hits.Len(), o.tags.Len(), o.log.Len(), o.bags.Len(), im)
 		}
 		return nil
 	})
@@ -174,14 +187,16 @@ func same[V comparable](a, b *V) bool { return a == b || a != nil && b != nil &&
 
 // machine drives an operator and its model through everything that the life of a job can do to it.
 type machine struct {
+	machinery
 	o     *operator
 	m     model
 	now   element.CheckpointID
 	first int // keys below are gone
 
 	snap   *Snapshot
-	frozen map[element.CheckpointID]model  // undecided
-	chunks map[element.CheckpointID][]byte // of finished snapshots
+	frozen map[element.CheckpointID]model    // undecided
+	chunks map[element.CheckpointID][][]byte // of finished snapshots
+	parts  [][]byte                          // of the snapshot that is being written
 	bases  map[element.CheckpointID]element.CheckpointID
 	base   element.CheckpointID              // completed
 	done   model                             // as of base
@@ -268,7 +283,7 @@ func (x *machine) values(t *rapid.T) {
 		x.o.path.Clear()
 		im.Path = nil
 	case 7:
-		x.o.sum.Add(n)
+		x.o.sum.Set(x.o.sum.Get() + n)
 		if im.Sum == nil {
 			im.Sum = new(int64)
 		}
@@ -369,10 +384,10 @@ func (x *machine) freeze(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.snap = s
+	x.snap, x.parts = s, nil
 	x.frozen[x.now] = x.m.clone()
 	x.bases[x.now] = s.Base()
-	if extent == Full {
+	if s.Extent() == Full {
 		x.bases[x.now] = 0
 	}
 	if s.Base() != x.base {
@@ -405,12 +420,9 @@ func (x *machine) step(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	x.parts = append(x.parts, allTaken(t, x.snap)...)
 	if done {
-		var b bytes.Buffer
-		if _, err := x.snap.Chunk().WriteTo(&b); err != nil {
-			t.Fatal(err)
-		}
-		x.chunks[x.snap.Checkpoint()] = b.Bytes()
+		x.chunks[x.snap.Checkpoint()] = x.parts
 		x.snap = nil
 	}
 }
@@ -433,18 +445,21 @@ func (x *machine) complete(t *rapid.T) {
 		return
 	}
 	id := rapid.SampledFrom(ids).Draw(t, "completed")
-	x.chains[id] = append(slices.Clone(x.chains[x.bases[id]]), x.chunks[id])
+	x.chains[id] = append(slices.Clone(x.chains[x.bases[id]]), x.chunks[id]...)
 	x.base, x.done = id, x.frozen[id]
 	x.o.d.Completed(id)
 	x.forget(func(other element.CheckpointID) bool { return other <= id })
 	restored := x.restored(t)
 	restored.check(t, x.done, fmt.Sprintf("restored %d", id))
+	if err := restored.d.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (x *machine) forget(which func(element.CheckpointID) bool) {
 	drop := func(id element.CheckpointID, _ model) bool { return which(id) }
 	maps.DeleteFunc(x.frozen, drop)
-	maps.DeleteFunc(x.chunks, func(id element.CheckpointID, _ []byte) bool { return which(id) })
+	maps.DeleteFunc(x.chunks, func(id element.CheckpointID, _ [][]byte) bool { return which(id) })
 	if x.snap != nil && which(x.snap.Checkpoint()) {
 		x.snap = nil
 	}
@@ -470,17 +485,19 @@ func (x *machine) rewind(t *rapid.T) {
 
 // restored is a new operator, loaded from the chain in two halves, as after a rescale.
 func (x *machine) restored(t *rapid.T) *operator {
-	o := newOperator(true)
+	o := newOperator(x.machinery)
 	cut := rapid.IntRange(0, groups).Draw(t, "cut")
+	var chain []*chunk.Reader
 	for _, b := range x.chains[x.base] {
 		r, err := chunk.NewReader(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range [][2]int{{cut, groups}, {0, cut}} {
-			if err := o.d.Load(r, part[0], part[1]); err != nil {
-				t.Fatal(err)
-			}
+		chain = append(chain, r)
+	}
+	for _, part := range [][2]int{{cut, groups}, {0, cut}} {
+		if err := o.d.Import(context.Background(), chain, part[0], part[1]); err != nil {
+			t.Fatal(err)
 		}
 	}
 	o.d.Restored(x.base)
@@ -488,20 +505,71 @@ func (x *machine) restored(t *rapid.T) *operator {
 }
 
 func (x *machine) crash(t *rapid.T) {
+	if err := x.o.d.Close(); err != nil {
+		t.Fatal(err)
+	}
 	x.o = x.restored(t)
 	x.m = x.done.clone()
 	x.forget(func(element.CheckpointID) bool { return true })
 }
 
+// evict moves some units out of memory, whichever.
+func (x *machine) evict(t *rapid.T) {
+	for range rapid.IntRange(1, 20).Draw(t, "units") {
+		x.o.d.t.EvictSome(rapid.IntRange(0, 8).Draw(t, "column"), rapid.Uint32Range(0, 20).Draw(t, "id"))
+	}
+	if err := x.o.d.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newMachine(m machinery) *machine {
+	return &machine{machinery: m, o: newOperator(m), m: model{}, done: model{}, frozen: map[element.CheckpointID]model{},
+		chunks: map[element.CheckpointID][][]byte{}, bases: map[element.CheckpointID]element.CheckpointID{}, chains: map[element.CheckpointID][][]byte{}}
+}
+
+// actions are what can happen, some of them more often than others.
+func (x *machine) actions() map[string]func(*rapid.T) {
+	all := map[string]func(*rapid.T){
+		"values": x.values, "values2": x.values, "move": x.move, "collections": x.collections, "collections2": x.collections,
+		"collections3": x.collections, "freeze": x.freeze, "step": x.step, "step2": x.step, "complete": x.complete, "checkpoint": x.checkpoint,
+		"late": x.late, "abort": x.abort, "rewind": x.rewind, "crash": x.crash,
+	}
+	if x.store != nil {
+		all["evict"], all["evict2"], all["evict3"] = x.evict, x.evict, x.evict
+	}
+	return all
+}
+
+func (x *machine) close(t fataler) {
+	if err := x.o.d.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+}
+
+func inMemory(t testing.TB) *overflow.Store {
+	s := must(overflow.New(overflow.Config{}))
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func eachMachinery(t *testing.T, f func(t *testing.T, m machinery)) {
+	t.Run("in memory", func(t *testing.T) { f(t, machinery{checkpoints: true}) })
+	t.Run("evicting", func(t *testing.T) { f(t, machinery{checkpoints: true, store: inMemory(t)}) })
+}
+
 func TestStateEqualsItsModelThroughEverything(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		x := &machine{o: newOperator(true), m: model{}, done: model{}, frozen: map[element.CheckpointID]model{},
-			chunks: map[element.CheckpointID][]byte{}, bases: map[element.CheckpointID]element.CheckpointID{}, chains: map[element.CheckpointID][][]byte{}}
-		rt.Repeat(map[string]func(*rapid.T){
-			"values": x.values, "values2": x.values, "move": x.move, "collections": x.collections, "collections2": x.collections,
-			"collections3": x.collections, "freeze": x.freeze, "step": x.step, "step2": x.step, "complete": x.complete, "checkpoint": x.checkpoint, "late": x.late, "abort": x.abort,
-			"rewind": x.rewind, "crash": x.crash,
-			"": func(t *rapid.T) { x.o.check(t, x.m, "now") },
+	eachMachinery(t, func(t *testing.T, m machinery) {
+		rapid.Check(t, func(rt *rapid.T) {
+			x := newMachine(m)
+			defer x.close(rt)
+			all := x.actions()
+			all[""] = func(t *rapid.T) { x.o.check(t, x.m, "now") }
+			rt.Repeat(all)
 		})
 	})
 }
@@ -509,26 +577,32 @@ func TestStateEqualsItsModelThroughEverything(t *testing.T) {
 // Reads through check count as writes of values that are not flat; this one looks at single keys only, so that
 // most values are not touched in most epochs.
 func TestStateEqualsItsModelWithFewReads(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		x := &machine{o: newOperator(true), m: model{}, done: model{}, frozen: map[element.CheckpointID]model{},
-			chunks: map[element.CheckpointID][]byte{}, bases: map[element.CheckpointID]element.CheckpointID{}, chains: map[element.CheckpointID][][]byte{}}
-		rt.Repeat(map[string]func(*rapid.T){
-			"values": x.values, "values2": x.values, "move": x.move, "collections": x.collections, "collections2": x.collections,
-			"freeze": x.freeze, "step": x.step, "step2": x.step, "complete": x.complete, "checkpoint": x.checkpoint, "late": x.late, "abort": x.abort, "rewind": x.rewind, "crash": x.crash,
+	eachMachinery(t, func(t *testing.T, m machinery) {
+		rapid.Check(t, func(rt *rapid.T) {
+			x := newMachine(m)
+			defer x.close(rt)
+			rt.Repeat(x.actions())
+			x.o.check(rt, x.m, "end")
+			x.rewind(rt)
+			x.o.check(rt, x.m, "rewound")
 		})
-		x.o.check(rt, x.m, "end")
-		x.rewind(rt)
-		x.o.check(rt, x.m, "rewound")
 	})
 }
 
 func TestUntrackedStateEqualsItsModel(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		x := &machine{o: newOperator(false), m: model{}}
-		rt.Repeat(map[string]func(*rapid.T){"values": x.values, "collections": x.collections, "move": x.move,
-			"": func(t *rapid.T) { x.o.check(t, x.m, "now") }})
-		if _, err := x.o.d.Freeze(1, Full); err == nil {
-			rt.Fatal("state without checkpoints was frozen")
-		}
-	})
+	for _, m := range []machinery{{}, {store: inMemory(t)}} {
+		rapid.Check(t, func(rt *rapid.T) {
+			x := newMachine(m)
+			defer x.close(rt)
+			all := map[string]func(*rapid.T){"values": x.values, "collections": x.collections, "move": x.move,
+				"": func(t *rapid.T) { x.o.check(t, x.m, "now") }}
+			if m.store != nil {
+				all["evict"] = x.evict
+			}
+			rt.Repeat(all)
+			if _, err := x.o.d.Freeze(1, Full); err == nil {
+				rt.Fatal("state without checkpoints was frozen")
+			}
+		})
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/snapshot/chunk"
+	"github.com/sluiceio/sluice/worker/state/slab"
 )
 
 func newDirectory[K comparable](checkpoints bool) *Directory[K] {
@@ -29,11 +30,39 @@ func written(t testing.TB, freeze func() (*Snapshot, error)) []byte {
 			t.Fatal(err)
 		}
 	}
-	var b bytes.Buffer
-	if _, err := s.Chunk().WriteTo(&b); err != nil {
-		t.Fatal(err)
+	return taken(t, s)
+}
+
+// taken is the only part of a snapshot that is done, or an empty chunk.
+func taken(t fataler, s *Snapshot) []byte {
+	t.Helper()
+	parts := allTaken(t, s)
+	switch len(parts) {
+	case 0:
+		var b bytes.Buffer
+		must(must(chunk.NewWriter(s.Header())).WriteTo(&b))
+		return b.Bytes()
+	case 1:
+		return parts[0]
 	}
-	return b.Bytes()
+	t.Fatalf("%d parts", len(parts))
+	return nil
+}
+
+// allTaken are the parts of a snapshot that are ready.
+func allTaken(t fataler, s *Snapshot) (parts [][]byte) {
+	t.Helper()
+	for p, ok := s.Take(); ok; p, ok = s.Take() {
+		var b bytes.Buffer
+		if _, err := p.WriteTo(&b); err != nil {
+			t.Fatalf("write a part: %v", err)
+		}
+		if err := p.Release(); err != nil {
+			t.Fatalf("release a part: %v", err)
+		}
+		parts = append(parts, b.Bytes())
+	}
+	return parts
 }
 
 func reader(t testing.TB, b []byte) *chunk.Reader {
@@ -87,7 +116,7 @@ func TestRefsStayValidWhileTheMapGrows(t *testing.T) {
 	m := must(MapOf[int, int](d, "m"))
 	d.Seek(1, d.Hash(1))
 	p := m.Ref(0)
-	for i := range 10 * blockLen {
+	for i := range 10 * (1 << slab.BlockBits) {
 		m.Put(i+1, i)
 	}
 	*p = 7
@@ -122,8 +151,8 @@ func TestChurnOfKeysReusesMemory(t *testing.T) {
 		if err := d.Each(func(string) error { n++; return nil }); err != nil || n != 100 {
 			t.Errorf("%d keys live, %v", n, err)
 		}
-		if d.Len() > 3000 || m.next > 3000 || l.next > 3000 || d.Bytes() > 3<<20 {
-			t.Errorf("checkpoints %v: %d rows, %d nodes, %d runs, %d bytes for 100 keys", checkpoints, d.Len(), m.next, l.next, d.Bytes())
+		if d.Len() > 3000 || d.Bytes() > 3<<20 {
+			t.Errorf("checkpoints %v: %d rows, %d bytes for 100 keys", checkpoints, d.Len(), d.Bytes())
 		}
 	}
 }
@@ -200,7 +229,7 @@ func forms[K comparable](t *testing.T, keys []K) {
 	b := written(t, func() (*Snapshot, error) { return d.Freeze(1, Full) })
 	e := newDirectory[K](false)
 	m = must(MapOf[K, int](e, "m"))
-	if err := e.Load(reader(t, b), 0, groups); err != nil {
+	if err := e.Import(t.Context(), []*chunk.Reader{reader(t, b)}, 0, groups); err != nil {
 		t.Fatal(err)
 	}
 	for i, k := range keys {
@@ -219,9 +248,6 @@ func TestManyKeysGrowAndShrinkTheIndex(t *testing.T) {
 		d.Seek(k, d.Hash(k))
 		v.Set(k)
 	}
-	if len(d.index.leaves) < 4 {
-		t.Errorf("%d leaves for %d keys", len(d.index.leaves), n)
-	}
 	for k := range n {
 		if k%3 != 0 {
 			d.Seek(k, d.Hash(k))
@@ -238,56 +264,8 @@ func TestManyKeysGrowAndShrinkTheIndex(t *testing.T) {
 			t.Fatalf("key %d: %d, %v", k, got, ok)
 		}
 	}
-	if d.rows.next > n+1 {
-		t.Errorf("%d rows were made for at most %d keys at a time", d.rows.next, n)
-	}
-}
-
-// TestIndexBeyondItsFirstWidth: ids that need more bits than a slot has at first.
-func TestIndexBeyondItsFirstWidth(t *testing.T) {
-	hash := func(id uint32) uint64 { return codec.Mix(uint64(id)) }
-	x := newIndex(hash)
-	var ids []uint32
-	for i := range uint32(2000) {
-		ids = append(ids, i, 1<<24-2+i, 1<<27+i, 1<<30+i)
-	}
-	for _, id := range ids {
-		x.insert(hash(id), id)
-	}
-	for i, id := range ids {
-		if i%2 == 0 {
-			x.remove(hash(id), id)
-		}
-	}
-	for i, id := range ids {
-		found := false
-		l, at := x.head(hash(id)), hash(id)
-		for got, ok := l.find(hash(id), &at); ok; got, ok = l.find(hash(id), &at) {
-			found = found || got == id
-		}
-		if found != (i%2 == 1) {
-			t.Fatalf("id %d: found %v", id, found)
-		}
-	}
-}
-
-// TestIndexThatCannotBeSplit: hashes that agree in all bits by which a leaf is split.
-func TestIndexThatCannotBeSplit(t *testing.T) {
-	hash := func(id uint32) uint64 { return uint64(id) % (1 << leafBits) }
-	x := newIndex(hash)
-	const n = 52_000 // more than a leaf takes
-	for id := range uint32(n) {
-		x.insert(hash(id), id)
-	}
-	for id := range uint32(n) {
-		found := false
-		l, at := x.head(hash(id)), hash(id)
-		for got, ok := l.find(hash(id), &at); ok && !found; got, ok = l.find(hash(id), &at) {
-			found = got == id
-		}
-		if !found {
-			t.Fatalf("id %d is lost", id)
-		}
+	if d.Len() > n+1 {
+		t.Errorf("%d rows were made for at most %d keys at a time", d.Len(), n)
 	}
 }
 
@@ -358,32 +336,32 @@ func TestLoadRefusesAnotherOperator(t *testing.T) {
 
 	none := newDirectory[int](true)
 	var unknown *UnknownStateError
-	if err := none.Load(r, 0, groups); !errors.As(err, &unknown) || unknown.Name != "v" {
+	if err := none.Import(t.Context(), []*chunk.Reader{r}, 0, groups); !errors.As(err, &unknown) || unknown.Name != "v" {
 		t.Errorf("an unknown state: %v", err)
 	}
 	list := newDirectory[int](true)
 	must(ListOf[int32](list, "v"))
-	if err := list.Load(r, 0, groups); err == nil || !strings.Contains(err.Error(), "kind") {
+	if err := list.Import(t.Context(), []*chunk.Reader{r}, 0, groups); err == nil || !strings.Contains(err.Error(), "kind") {
 		t.Errorf("another kind: %v", err)
 	}
 	str := newDirectory[int](true)
 	must(ValueOf[string](str, "v"))
-	if err := str.Load(r, 0, groups); err == nil || !strings.Contains(err.Error(), codec.CodeMigration) {
+	if err := str.Import(t.Context(), []*chunk.Reader{r}, 0, groups); err == nil || !strings.Contains(err.Error(), codec.CodeMigration) {
 		t.Errorf("another type: %v", err)
 	}
 	key := newDirectory[string](true)
 	must(ValueOf[int32](key, "v"))
-	if err := key.Load(r, 0, groups); err == nil || !strings.Contains(err.Error(), "key: "+codec.CodeMigration) {
+	if err := key.Import(t.Context(), []*chunk.Reader{r}, 0, groups); err == nil || !strings.Contains(err.Error(), "key: "+codec.CodeMigration) {
 		t.Errorf("another key: %v", err)
 	}
 	other := must(NewDirectory[int](Options{MaxParallelism: groups * 2}))
 	must(ValueOf[int32](other, "v"))
-	if err := other.Load(r, 0, groups); err == nil || !strings.Contains(err.Error(), "key groups") {
+	if err := other.Import(t.Context(), []*chunk.Reader{r}, 0, groups); err == nil || !strings.Contains(err.Error(), "key groups") {
 		t.Errorf("another number of key groups: %v", err)
 	}
 	wide := newDirectory[int](true)
 	w := must(ValueOf[int64](wide, "v"))
-	if err := wide.Load(r, 0, groups); err != nil {
+	if err := wide.Import(t.Context(), []*chunk.Reader{r}, 0, groups); err != nil {
 		t.Fatalf("a wider type: %v", err)
 	}
 	wide.Restored(1)
@@ -393,7 +371,7 @@ func TestLoadRefusesAnotherOperator(t *testing.T) {
 			t.Fatalf("key %d: %d", k, w.Get())
 		}
 	}
-	if err := wide.Load(r, 0, groups); err == nil {
+	if err := wide.Import(t.Context(), []*chunk.Reader{r}, 0, groups); err == nil {
 		t.Error("loaded into a directory that is at work")
 	}
 }
@@ -405,12 +383,12 @@ func TestLoadRefusesAKeyInTheWrongGroup(t *testing.T) {
 	k := 1
 	key := must(must(codec.Of[int](nil)).Append(nil, &k))
 	group := codec.KeyGroup(d.Hash(k), groups)
-	if err := w.Put((group+1)%groups, 0, key, []byte{2}); err != nil {
+	if err := w.Add(&chunk.Entry{Group: (group + 1) % groups, Key: key, Value: []byte{2}}); err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
 	must(w.WriteTo(&b))
-	if err := d.Load(reader(t, b.Bytes()), 0, groups); !errors.Is(err, chunk.ErrCorrupt) {
+	if err := d.Import(t.Context(), []*chunk.Reader{reader(t, b.Bytes())}, 0, groups); !errors.Is(err, chunk.ErrCorrupt) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -421,25 +399,25 @@ func FuzzLoad(f *testing.F) {
 	f.Add(7, []byte{2, 'k', 'k', 0}, []byte{1, 3, 2}, false)
 	f.Add(4, []byte{1, 'k', 6}, []byte{2}, true)
 	f.Fuzz(func(t *testing.T, state int, key, value []byte, deleted bool) {
-		o := newOperator(true)
+		o := newOperator(machinery{checkpoints: true})
 		h := o.d.Header()
 		w := must(chunk.NewWriter(h))
 		state = int(uint(state) % uint(len(h.States)))
-		k, group := "", 0
+		k := ""
+		e := chunk.Entry{State: state, Key: key, Value: value}
 		if rest, err := must(codec.Of[string](nil)).Decode(key, &k); err == nil {
-			group = codec.KeyGroup(o.d.Hash(k), groups)
-			_ = rest
+			e.Group = codec.KeyGroup(o.d.Hash(k), groups)
+			e.Key, e.Sub = key[:len(key)-len(rest)], rest
+		}
+		if deleted {
+			e.Op = chunk.Delete
 		}
 		for range 2 {
-			if deleted {
-				_ = w.Delete(group, state, key)
-			} else {
-				_ = w.Put(group, state, key, value)
-			}
+			_ = w.Add(&e)
 		}
 		var b bytes.Buffer
 		must(w.WriteTo(&b))
-		if err := o.d.Load(reader(t, b.Bytes()), 0, groups); err != nil {
+		if err := o.d.Import(t.Context(), []*chunk.Reader{reader(t, b.Bytes())}, 0, groups); err != nil {
 			return
 		}
 		o.d.Restored(1)
@@ -479,30 +457,6 @@ type dog struct{}
 
 func (cat) Sound() string { return "meow" }
 func (dog) Sound() string { return "woof" }
-
-func TestAggregating(t *testing.T) {
-	d := newDirectory[int](true)
-	type mean struct{ Sum, Count int }
-	a := must(AggregatingOf(d, "mean", Aggregate[int, mean, int]{
-		New:    func() mean { return mean{} },
-		Add:    func(m mean, v int) mean { return mean{m.Sum + v, m.Count + 1} },
-		Result: func(m mean) int { return m.Sum / max(m.Count, 1) },
-	}))
-	d.Seek(1, d.Hash(1))
-	if a.Exists() || a.Get() != 0 {
-		t.Error("something from nothing")
-	}
-	a.Add(10)
-	a.Add(20)
-	if a.Get() != 15 || !a.Exists() {
-		t.Errorf("mean is %d", a.Get())
-	}
-	a.Clear()
-	a.Add(3)
-	if a.Get() != 3 {
-		t.Errorf("mean is %d", a.Get())
-	}
-}
 
 // TestFreezeDoesNotDependOnSize compares allocation, which cannot be noisy: a barrier over many keys takes no more
 // memory than one over few.

@@ -8,15 +8,18 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/commit"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/layout"
 	"github.com/sluiceio/sluice/worker/task/mail"
+	"github.com/sluiceio/sluice/worker/task/source"
 )
 
 // subtaskID is one parallel instance of a chain.
@@ -29,10 +32,11 @@ type attempt struct {
 	sub       *taskpb.SubtaskDeployment
 	jobEpoch  uint64
 	locations map[subtaskID]*taskpb.Location
-	timeout   time.Duration // buffer.timeout
-	older     []*attempt    // attempts that this one supersedes: it starts when they have ended
+	terms     terms
+	older     []*attempt // attempts that this one supersedes: it starts when they have ended
 	mail      *mail.Box
 	meter     *meter
+	opened    atomic.Bool   // its sources may emit: OpenGate has come, or nobody waits for it
 	done      chan struct{} // closed when it has ended and reported
 
 	// Guarded by Process.mu.
@@ -41,8 +45,12 @@ type attempt struct {
 	last   *taskpb.SubtaskUpdate   // its last report; nil: it has not ended
 
 	// Owned by the goroutine of the subtask until that has ended.
+	announced    bool // RUNNING was reported
+	produced     bool // consumers have something to read
+	loaded       bool // the inputs in front of the gates have ended
 	finished     bool
 	committables []*jobpb.Committable
+	partitions   []*jobpb.Partition
 }
 
 // Reasons to stop an attempt.
@@ -101,6 +109,29 @@ func (a *attempt) work(ctx context.Context) error {
 	return errors.Join(err, watch.Wait())
 }
 
+// enumerate discovers the splits of source op.
+func (a *attempt) enumerate(ctx context.Context, op int32) error {
+	d := source.Discovery{
+		Source: a.proc.cfg.Program.Nodes[op].Source, Operator: a.layout.ID(op), Parallelism: int(a.plan().Parallelism),
+		Report: func(m *taskpb.SplitsDiscovered) {
+			m.Operator, m.Region, m.RegionEpoch = op, a.sub.Region, a.sub.RegionEpoch
+			a.proc.cfg.Host.SplitsDiscovered(m)
+		},
+		Warn: a.quietly,
+	}
+	return d.Run(ctx)
+}
+
+// requestSplits asks the coordinator for splits of source op, through the host.
+func (a *attempt) requestSplits(op int32) func(source.Request) {
+	return func(r source.Request) {
+		a.proc.cfg.Host.RequestSplits(&taskpb.SplitRequest{
+			Operator: op, Chain: a.sub.Chain, Index: a.sub.Index, Attempt: a.sub.Attempt,
+			Region: a.sub.Region, RegionEpoch: a.sub.RegionEpoch, Have: int32(r.Have), Read: int32(r.Read),
+		})
+	}
+}
+
 // watch reports an attempt that does not stop when it has to. Nothing in this process can end it: the host ends the
 // process.
 func (a *attempt) watch(ctx context.Context, ended <-chan struct{}) {
@@ -134,27 +165,59 @@ func (a *attempt) subtask(ctx context.Context) error {
 			}
 		}
 	}
-	w := &wiring{attempt: a, ctx: ctx, cur: newCursor(), log: a.logger(), mail: a.mail}
+	w := &wiring{attempt: a, ctx: ctx, cur: chain.NewCursor(), log: a.logger(), mail: a.mail}
 	parts, err := w.wire()
 	if err != nil {
 		return err
 	}
-	a.meter.outlets = parts.chain.outlets
-	l := newLoop(ctx, parts, a.mail, a.meter, a.timeout)
-	l.announce = func() { a.proc.report(a, &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_RUNNING}) }
-	l.announce()
+	a.meter.outlets = parts.chain.Outlets()
+	l := newLoop(ctx, parts, a.mail, a.meter, a.terms.timeout)
+	l.announce = a.announce
+	a.announce()
 	err = l.run()
 	if err == nil {
-		a.committables = parts.chain.committables()
-		err = parts.chain.closeOutlets(nil)
+		a.committables = parts.chain.Committables()
+		err = parts.chain.CloseOutlets(nil)
+		a.partitions = parts.chain.Partitions()
 		a.finished = err == nil
 	} else {
-		a.quietly("close edges", parts.chain.closeOutlets(err))
+		a.quietly("close edges", parts.chain.CloseOutlets(err))
 	}
-	a.quietly("close inputs", parts.head.close(err))
-	a.quietly("close operators", parts.chain.closeOperators())
+	a.quietly("close inputs", parts.head.Close(err))
+	a.quietly("close operators", parts.chain.CloseOperators())
 	l.meter.publish(l)
 	return err
+}
+
+// announce reports that the attempt runs, and how far it has come.
+func (a *attempt) announce() {
+	a.announced = true
+	a.proc.report(a, &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_RUNNING, Produced: a.produced, Loaded: a.loaded})
+}
+
+// hasProduced reports, once, that consumers have something to read.
+func (a *attempt) hasProduced() {
+	if !a.produced {
+		a.produced = true
+		a.announce()
+	}
+}
+
+// hasLoaded reports that the inputs in front of the gates have ended. Called at most once, perhaps before the attempt was
+// announced.
+func (a *attempt) hasLoaded() {
+	a.loaded = true
+	if a.announced {
+		a.announce()
+	}
+}
+
+// gateOfSource tells whether the sources of the attempt may emit; nil: they always may.
+func (a *attempt) gateOfSource() func() bool {
+	if !a.sub.Gated {
+		return nil
+	}
+	return a.opened.Load
 }
 
 // quietly logs an error of closing: what happened before it decides about the attempt.
@@ -170,7 +233,7 @@ func (a *attempt) outcome(err error) *taskpb.SubtaskUpdate {
 	case err != nil:
 		return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_FAILED, Failure: a.failure(fault.Of(err, fault.CodeUser, ""))}
 	case a.finished:
-		return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_FINISHED, Committables: a.committables}
+		return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_FINISHED, Committables: a.committables, Partitions: a.partitions}
 	}
 	return &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_CANCELLED}
 }

@@ -152,11 +152,14 @@ func counting() Stage {
 }
 
 // keyedJob is source → keyBy → count over n rows.
-func keyedJob(t testing.TB, n, consumers int) *job {
+func keyedJob(t testing.TB, n, consumers int) *job { return keyedJobOver(t, n, consumers, false) }
+
+// keyedJobOver is keyedJob over an edge that is stored, or not.
+func keyedJobOver(t testing.TB, n, consumers int, kept bool) *job {
 	j := newJob(t)
 	src := j.source("rows", 1, NewSource(rowSource(n), SourceOptions[row]{}))
 	x := NewKeyedExchange(mustCodec[row](t), func(r row) int64 { return r.Group }, mustHash[int64](t))
-	j.join("count", consumers, end{from: src, by: jobpb.Partitioner_PARTITIONER_HASH, x: x, st: counting()})
+	j.join("count", consumers, end{from: src, by: jobpb.Partitioner_PARTITIONER_HASH, x: x, st: counting(), stored: kept})
 	return j
 }
 
@@ -214,6 +217,12 @@ func BenchmarkKeyed(b *testing.B) {
 		})
 		b.Run(fmt.Sprint("Job/", consumers), func(b *testing.B) {
 			j := keyedJob(b, b.N, consumers)
+			b.ReportAllocs()
+			b.ResetTimer()
+			finished(b, j)
+		})
+		b.Run(fmt.Sprint("Stored/", consumers), func(b *testing.B) { // files in memory: encode, write, read, decode
+			j := keyedJobOver(b, b.N, consumers, true)
 			b.ReportAllocs()
 			b.ResetTimer()
 			finished(b, j)

@@ -3,13 +3,13 @@ package task
 import (
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task/edge"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/layout"
 	"github.com/sluiceio/sluice/worker/task/mail"
@@ -58,7 +58,7 @@ type draft struct {
 	d         *taskpb.Deployment
 	layout    *layout.Layout
 	locations map[subtaskID]*taskpb.Location
-	timeout   time.Duration
+	terms     terms
 }
 
 func (p *Process) draft(d *taskpb.Deployment) (*draft, error) {
@@ -73,22 +73,24 @@ func (p *Process) draft(d *taskpb.Deployment) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, problem := range setting.Check(d.Settings) { // others may be newer than this binary
-		if problem.Name == setting.BufferTimeout && !problem.Warning() {
-			return nil, fault.Fatal(problem.Code, "%s", problem.Message)
-		}
+	terms, err := termsOf(d)
+	if err != nil {
+		return nil, err
 	}
-	f := &draft{
-		d: d, layout: plan, locations: map[subtaskID]*taskpb.Location{},
-		timeout: setting.Values(d.Settings).Duration(setting.BufferTimeout),
-	}
+	f := &draft{d: d, layout: plan, locations: map[subtaskID]*taskpb.Location{}, terms: terms}
 	for _, l := range d.Locations {
+		if l.Attempt == 0 {
+			continue // it never ran
+		}
 		f.locations[subtaskID{l.Chain, l.Index}] = l
 	}
 	for _, s := range d.Subtasks {
 		if err := f.check(s); err != nil {
 			return nil, fmt.Errorf("chain %d, subtask %d: %w", s.Chain, s.Index, err)
 		}
+	}
+	if p.cfg.Results == nil && slices.ContainsFunc(d.Plan.Edges, edge.Blocking) {
+		return nil, fault.Fatal(fault.CodeNoStore, "the plan has BLOCKING exchanges, and this process has no directory for their results")
 	}
 	return f, nil
 }
@@ -102,7 +104,7 @@ func (f *draft) check(s *taskpb.SubtaskDeployment) error {
 		}
 	}
 	for _, e := range f.layout.Plan.Edges {
-		if e.FromChain == s.Chain {
+		if e.FromChain == s.Chain && !edge.Blocking(e) { // who will read what is stored need not be known
 			if err := f.located(e.ToChain, f.layout.ConsumersOf(e, s.Index)); err != nil {
 				return err
 			}
@@ -213,7 +215,7 @@ func (p *Process) admit(f *draft, s *taskpb.SubtaskDeployment, r *fence, t *turn
 		return
 	}
 	a := &attempt{
-		proc: p, layout: f.layout, sub: s, jobEpoch: f.d.JobEpoch, locations: f.locations, timeout: f.timeout,
+		proc: p, layout: f.layout, sub: s, jobEpoch: f.d.JobEpoch, locations: f.locations, terms: f.terms,
 		mail: mail.New(), meter: newMeter(), done: make(chan struct{}),
 	}
 	if s.RegionEpoch <= r.cancelled {
@@ -230,6 +232,7 @@ func (p *Process) admit(f *draft, s *taskpb.SubtaskDeployment, r *fence, t *turn
 		// Normally it is stopped already, by the epoch.
 		t.stop = p.supersede(t.stop, func(o *attempt) bool { return o == known })
 	}
+	a.opened.Store(s.RegionEpoch <= r.opened)
 	for o := range p.mu.running {
 		if o.jobEpoch < a.jobEpoch || o.sub.Region == s.Region && o.sub.RegionEpoch < s.RegionEpoch || o == known {
 			a.older = append(a.older, o)

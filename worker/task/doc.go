@@ -1,14 +1,16 @@
 // Package task runs the subtasks of a job: it wires chains of typed operators, drives each with one loop, and follows
 // the deployments that its host passes on.
 //
-// What lives here: the erased program (Stage, Exchange, SourceHead), the wiring of chains, heads (sources and gates),
-// sinks, the loop and its mailbox, attempts and their fences, the commit of sink output. What never does: operator
-// logic (worker/operator), the public API (flow), scheduling decisions (coordinator), the transport of batches
-// (shuffle), a process or a network address of its own.
+// What lives here: the program of a job, wiring, the loop and its mailbox, attempts and their fences, sinks and the
+// commit of their output; and the names that operators are written against. What a subtask is made of has rooms of its
+// own: chain (operators, events, whom to blame), edge (gates, outlets, partitioners, phases), source (readers, splits,
+// discovery), layout (the plan as wiring needs it), mark (watermarks), mail, commit, fault. What never lives here:
+// operator logic (worker/operator), the public API (flow), scheduling decisions (coordinator), the transport of batches
+// and the files of results (shuffle), a process or a network address of its own.
 //
 // The path of a record: source reader or gate → head (a whole batch at a time) → Push of the first operator → Push of
-// the next, by direct calls → the shuffle writer of an edge, or the writer of a sink. The path of a control event is
-// the same tree of operators, called in the order of the chain through Operator, so that it never overtakes a record.
+// the next, by direct calls → the outlet of an edge, or the writer of a sink. The path of a control event is the same
+// tree of operators, called in the order of the chain through Operator, so that it never overtakes a record.
 //
 // # Types
 //

@@ -285,7 +285,7 @@ func TestTypesThatDoNotMatchAreAnErrorOfWiring(t *testing.T) {
 	j := newJob(t)
 	j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "out", NewSink(&collected[string]{}))
 	f := failed(t, j)
-	if f.Operator != "src" || !strings.Contains(f.Message, "the operator emits int, its consumer is a task.Push[string]") {
+	if f.Operator != "src" || !strings.Contains(f.Message, "the operator emits int, its consumer is a chain.Push[string]") {
 		t.Errorf("failure %v", f)
 	}
 }

@@ -17,9 +17,11 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/graph"
 	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/shuffle/stored"
 )
 
 // ---------------------------------------------------------------- a source
@@ -343,10 +345,13 @@ func (j *job) then(from int32, id string, st Stage) int32 {
 
 // end is an input that is an edge.
 type end struct {
-	from int32
-	by   jobpb.Partitioner
-	x    Exchange
-	st   Stage
+	from   int32
+	by     jobpb.Partitioner
+	x      Exchange
+	st     Stage
+	stored bool
+	phase  int32
+	gated  bool
 }
 
 // join puts an operator behind edges.
@@ -354,16 +359,20 @@ func (j *job) join(id string, parallelism int, ends ...end) int32 {
 	o := &jobpb.Operator{Id: id, Kind: "op"}
 	var n Node
 	for _, e := range ends {
-		o.Inputs = append(o.Inputs, &jobpb.Input{Operator: e.from, Partitioner: e.by})
+		o.Inputs = append(o.Inputs, &jobpb.Input{Operator: e.from, Partitioner: e.by, Phase: e.phase, Gated: e.gated})
 		n.Stages = append(n.Stages, e.st)
 		n.Exchanges = append(n.Exchanges, e.x)
 	}
 	op := j.add(o, n)
 	j.open(op, parallelism)
 	for i, e := range ends {
+		kind := jobpb.ExchangeKind_EXCHANGE_PIPELINED
+		if e.stored {
+			kind = jobpb.ExchangeKind_EXCHANGE_BLOCKING
+		}
 		j.plan.Edges = append(j.plan.Edges, &jobpb.Edge{
 			Index: int32(len(j.plan.Edges)), FromOperator: e.from, ToOperator: op, Input: int32(i),
-			FromChain: j.chain[e.from], ToChain: j.chain[op], Partitioner: e.by, Exchange: jobpb.ExchangeKind_EXCHANGE_PIPELINED,
+			FromChain: j.chain[e.from], ToChain: j.chain[op], Partitioner: e.by, Exchange: kind,
 		})
 	}
 	return op
@@ -425,6 +434,9 @@ type splitTable struct {
 	mute  func(*taskpb.SplitRequest) bool // drops a request
 	heard func(*taskpb.SplitsDiscovered)
 	all   bool // gives every split to the first who asks
+	// keeps: an assignment is for good, as those of a bounded source are. An attempt that runs again gets the splits of the
+	// one before it.
+	keeps bool
 
 	mu      sync.Mutex
 	splits  map[int32][]*jobpb.Split
@@ -470,6 +482,9 @@ func (s *splitTable) request(q question) {
 		return
 	}
 	key := fmt.Sprint(q.Operator, "/", q.Index, "#", q.Attempt)
+	if s.keeps {
+		key = fmt.Sprint(q.Operator, "/", q.Index)
+	}
 	for all := s.splits[q.Operator]; len(s.given[key]) <= int(q.Have) && s.next[q.Operator] < len(all); {
 		n := 1
 		if s.all {
@@ -508,6 +523,8 @@ type cluster struct {
 	proc *Process
 	stop func() error // and waits
 	cut  func()       // ends the network
+	fs   *vfs.Mem     // of stored results
+	disk *stored.Store
 }
 
 func start(t testing.TB, j *job, change ...func(*Config)) *cluster {
@@ -520,8 +537,17 @@ func startProcess(t testing.TB, j *job, table *splitTable, nc shuffle.NetworkCon
 	if err != nil {
 		t.Fatal(err)
 	}
+	fsys := vfs.NewMem()
+	disk, err := stored.Open(fsys, "results")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := stored.NewExchange(stored.Config{Store: disk, Memory: n.Account()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	h := &host{splitTable: table, t: t, updates: make(chan *taskpb.SubtaskUpdate, 10_000), failed: make(chan *jobpb.Failure, 100)}
-	cfg := Config{Program: j.prog, Job: "job-1", Worker: "w", Process: nc.Process, Network: n, Host: h}
+	cfg := Config{Program: j.prog, Job: "job-1", Worker: "w", Process: nc.Process, Network: n, Results: results, Host: h}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -534,8 +560,9 @@ func startProcess(t testing.TB, j *job, table *splitTable, nc shuffle.NetworkCon
 	netCtx, netCancel := context.WithCancel(context.Background())
 	network, process := run.NewGroup(netCtx, "network"), run.NewGroup(ctx, "process")
 	network.Go("network", n.Run)
+	network.Go("results", results.Run)
 	process.Go("process", p.Run)
-	c := &cluster{host: h, job: j, proc: p, cut: netCancel}
+	c := &cluster{host: h, job: j, proc: p, cut: netCancel, fs: fsys, disk: disk}
 	c.stop = sync.OnceValue(func() error {
 		cancel()
 		err := process.Wait()

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/mail"
 )
@@ -13,9 +14,6 @@ import (
 const (
 	// maxStep is the most records handled between two looks at the mailbox: a buffer full.
 	maxStep = 512
-	// stepTime is what a step should take at most, so that a slow function does not delay letters and flushes by as
-	// many of its calls as a batch has records. Steps shrink until they fit.
-	stepTime = time.Millisecond
 	// publishEvery is the least time between two copies of the counters while the loop is busy.
 	publishEvery = time.Millisecond
 )
@@ -24,10 +22,10 @@ const (
 type loop struct {
 	*wired
 	ctx     context.Context
-	cur     *Cursor
+	cur     *chain.Cursor
 	mail    *mail.Box
 	meter   *meter
-	timeout time.Duration // buffer.timeout
+	timeout time.Duration // buffer.timeout; negative: never
 	// announce tells the host that the attempt runs.
 	announce func()
 
@@ -39,18 +37,17 @@ type loop struct {
 }
 
 func newLoop(ctx context.Context, w *wired, mail *mail.Box, m *meter, timeout time.Duration) *loop {
-	l := &loop{wired: w, ctx: ctx, cur: w.chain.cur, mail: mail, meter: m, timeout: timeout, limit: maxStep}
-	l.cur.where = l.position
-	l.cur.alarm = l.arm
+	l := &loop{wired: w, ctx: ctx, cur: w.chain.Cursor(), mail: mail, meter: m, timeout: timeout, limit: maxStep}
+	l.cur.Observe(l.position, l.arm)
 	return l
 }
 
 // position is the place of the record, or the event, that is being handled.
 func (l *loop) position() string {
-	if l.chain.active >= 0 {
-		return l.chain.occasion()
+	if text, ok := l.chain.Occasion(); ok {
+		return text
 	}
-	return l.head.position()
+	return l.head.Position()
 }
 
 // run returns nil when the input has ended and the chain has finished. An error is a *fault.Fault, or that ctx has ended.
@@ -73,10 +70,10 @@ func (l *loop) run() error {
 		if err != nil {
 			return err
 		}
-		switch p.state {
-		case ended:
+		switch p.State {
+		case chain.Ended:
 			return nil
-		case starved:
+		case chain.Starved:
 			err = l.sleep()
 		default:
 			err = l.after(p)
@@ -88,10 +85,10 @@ func (l *loop) run() error {
 }
 
 // step lets the head handle a batch and accounts for its time.
-func (l *loop) step() (p progress, err error) {
+func (l *loop) step() (p chain.Progress, err error) {
 	blocked := l.meter.blocked()
 	err = l.protected(func() (err error) {
-		p, err = l.head.step(l.limit)
+		p, err = l.head.Step(l.limit)
 		return err
 	})
 	if err != nil {
@@ -104,9 +101,9 @@ func (l *loop) step() (p progress, err error) {
 	took := now.Sub(l.now)
 	l.now = now
 	blocked = l.meter.blocked() - blocked
-	l.meter.add(took, p.waited, blocked)
-	if p.records > 0 {
-		l.limit = fit(p.records, took-p.waited-blocked) // waiting is not the functions' fault
+	l.meter.add(took, p.Waited, blocked)
+	if p.Records > 0 {
+		l.limit = fit(p.Records, took-p.Waited-blocked) // waiting is not the functions' fault
 	}
 	return p, nil
 }
@@ -116,18 +113,18 @@ func fit(n int, took time.Duration) int {
 	if took <= 0 {
 		return maxStep
 	}
-	return int(min(maxStep, max(1, int64(n)*int64(stepTime)/int64(took))))
+	return int(min(maxStep, max(1, int64(n)*int64(chain.StepTime)/int64(took))))
 }
 
 // after a step that had input: buffers that stay pending are handed over in time.
-func (l *loop) after(p progress) error {
+func (l *loop) after(p chain.Progress) error {
 	if l.now.Sub(l.meter.published) >= publishEvery {
 		l.meter.publish(l)
 	}
-	if l.timeout == 0 || p.empty {
+	if l.timeout == 0 || p.Empty {
 		return l.protected(l.flush)
 	}
-	if l.flushAt.IsZero() && l.chain.pending() {
+	if l.timeout > 0 && l.flushAt.IsZero() && l.chain.Pending() {
 		l.flushAt = l.now.Add(l.timeout)
 		l.arm(l.flushAt)
 	}
@@ -137,10 +134,10 @@ func (l *loop) after(p progress) error {
 // flush hands over what is buffered. What has no credit stays, and is tried again.
 func (l *loop) flush() error {
 	l.flushAt = time.Time{}
-	if err := l.chain.flush(); err != nil {
+	if err := l.chain.Flush(); err != nil {
 		return fault.Of(err, fault.CodeUser, "")
 	}
-	if l.chain.pending() {
+	if l.chain.Pending() {
 		l.flushAt = l.now.Add(max(l.timeout, publishEvery))
 		l.arm(l.flushAt)
 	}
@@ -177,7 +174,7 @@ func (l *loop) letters() error {
 		if x.Assign == nil {
 			continue
 		}
-		if err := l.head.assigned(x.Assign); err != nil {
+		if err := l.head.Assigned(x.Assign); err != nil {
 			return err
 		}
 	}
@@ -195,12 +192,12 @@ func (l *loop) letters() error {
 
 // onTime lets head and operators do what is due, and sets the timer for what will be.
 func (l *loop) onTime() error {
-	next, err := l.head.onTime(l.now)
+	next, err := l.head.OnTime(l.now)
 	if err != nil {
 		return err
 	}
 	l.arm(next)
-	next, err = l.chain.onTime(l.now)
+	next, err = l.chain.OnTime(l.now)
 	if err != nil {
 		return err
 	}
@@ -242,5 +239,5 @@ func (l *loop) protected(f func() error) (err error) {
 func (l *loop) panicked(v any) error {
 	var pcs [256]uintptr
 	n := runtime.Callers(2, pcs[:])
-	return fault.Panicked(v, l.chain.blame(pcs[:n]), l.position())
+	return fault.Panicked(v, l.chain.Blame(pcs[:n]), l.position())
 }

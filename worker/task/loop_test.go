@@ -9,32 +9,33 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
-	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/mail"
 )
 
 // stepHead does what the test says, step by step. After the last step it has ended.
 type stepHead struct {
-	steps   []func(limit int) (progress, error)
+	steps   []func(limit int) (chain.Progress, error)
 	limits  []int
 	wakes   []time.Time // answers of onTime: when it wants to be called; taken one by one
 	called  []time.Time
 	letters int
 }
 
-func (h *stepHead) step(limit int) (progress, error) {
+func (h *stepHead) Step(limit int) (chain.Progress, error) {
 	h.limits = append(h.limits, limit)
 	if len(h.steps) == 0 {
-		return progress{state: ended}, nil
+		return chain.Progress{State: chain.Ended}, nil
 	}
 	f := h.steps[0]
 	h.steps = h.steps[1:]
 	return f(limit)
 }
-func (h *stepHead) assigned(*taskpb.AssignSplits) error { h.letters++; return nil }
-func (h *stepHead) onTime(now time.Time) (next time.Time, err error) {
+func (h *stepHead) Assigned(*taskpb.AssignSplits) error { h.letters++; return nil }
+func (h *stepHead) OnTime(now time.Time) (next time.Time, err error) {
 	h.called = append(h.called, now)
 	for len(h.wakes) > 0 && !h.wakes[0].After(now) {
 		h.wakes = h.wakes[1:]
@@ -44,9 +45,9 @@ func (h *stepHead) onTime(now time.Time) (next time.Time, err error) {
 	}
 	return next, nil
 }
-func (h *stepHead) position() string         { return "here" }
-func (h *stepHead) close(error) error        { return nil }
-func (h *stepHead) received() (int64, int64) { return 0, 0 }
+func (h *stepHead) Position() string         { return "here" }
+func (h *stepHead) Close(error) error        { return nil }
+func (h *stepHead) Received() chain.Received { return chain.Received{} }
 
 // tapOutlet notes when it was flushed, since the start of the test.
 type tapOutlet struct {
@@ -57,7 +58,7 @@ type tapOutlet struct {
 	wait    time.Duration
 }
 
-func (o *tapOutlet) flush() error {
+func (o *tapOutlet) Flush() error {
 	if !o.full {
 		return nil
 	}
@@ -65,20 +66,21 @@ func (o *tapOutlet) flush() error {
 	o.full = !o.credit
 	return nil
 }
-func (o *tapOutlet) broadcast(element.Event) error { return nil }
-func (o *tapOutlet) pending() bool                 { return o.full }
-func (o *tapOutlet) stats() shuffle.WriterStats    { return shuffle.WriterStats{Blocked: o.wait} }
-func (o *tapOutlet) close(error) error             { return nil }
+func (o *tapOutlet) Broadcast(element.Event) error { return nil }
+func (o *tapOutlet) Pending() bool                 { return o.full }
+func (o *tapOutlet) Stats() chain.OutletStats      { return chain.OutletStats{Blocked: o.wait} }
+func (o *tapOutlet) Close(error) error             { return nil }
+func (o *tapOutlet) Partition() *jobpb.Partition   { return nil }
 
 // looped runs the steps under fake time.
 func looped(t *testing.T, timeout time.Duration, f func(h *stepHead, o *tapOutlet, l *loop)) {
 	synctest.Test(t, func(t *testing.T) {
-		cur := newCursor()
+		cur := chain.NewCursor()
 		o := &tapOutlet{start: time.Now(), credit: true}
 		h := &stepHead{}
-		c := newChain(t.Context(), cur, []node{{id: "out", out: o, size: 1}}, -1)
+		c := chain.New(t.Context(), cur, []chain.Node{{ID: "out", Outlet: o, Size: 1}}, -1)
 		m := newMeter()
-		m.outlets = c.outlets
+		m.outlets = c.Outlets()
 		l := newLoop(t.Context(), &wired{chain: c, head: h}, mail.New(), m, timeout)
 		f(h, o, l)
 		if err := l.run(); err != nil {
@@ -88,13 +90,13 @@ func looped(t *testing.T, timeout time.Duration, f func(h *stepHead, o *tapOutle
 }
 
 // take is a step that handles n records in d and leaves them in the outlet.
-func take(o *tapOutlet, n int, d time.Duration) func(int) (progress, error) {
-	return func(int) (progress, error) {
+func take(o *tapOutlet, n int, d time.Duration) func(int) (chain.Progress, error) {
+	return func(int) (chain.Progress, error) {
 		if d > 0 {
 			<-time.After(d)
 		}
 		o.full = true
-		return progress{records: n}, nil
+		return chain.Progress{Records: n}, nil
 	}
 }
 
@@ -119,7 +121,7 @@ func TestBuffersAreFlushedAtOnceWhenTheInputsAreEmpty(t *testing.T) {
 	looped(t, time.Minute, func(h *stepHead, o *tapOutlet, l *loop) {
 		out = o
 		h.wakes = []time.Time{time.Now().Add(time.Second)}
-		h.steps = append(h.steps, take(o, 1, 0), func(int) (progress, error) { return progress{state: starved}, nil })
+		h.steps = append(h.steps, take(o, 1, 0), func(int) (chain.Progress, error) { return chain.Progress{State: chain.Starved}, nil })
 	})
 	if want := []time.Duration{0}; !slices.Equal(out.flushes, want) {
 		t.Errorf("flushed at %v, want %v", out.flushes, want)
@@ -130,8 +132,8 @@ func TestBuffersWithoutCreditAreTriedAgain(t *testing.T) {
 	var out *tapOutlet
 	looped(t, 2*ms, func(h *stepHead, o *tapOutlet, l *loop) {
 		out, o.credit = o, false
-		starve := func(int) (progress, error) { return progress{state: starved}, nil }
-		h.steps = append(h.steps, take(o, 1, 0), starve, starve, func(int) (progress, error) { o.credit = true; return progress{state: starved}, nil }, starve)
+		starve := func(int) (chain.Progress, error) { return chain.Progress{State: chain.Starved}, nil }
+		h.steps = append(h.steps, take(o, 1, 0), starve, starve, func(int) (chain.Progress, error) { o.credit = true; return chain.Progress{State: chain.Starved}, nil }, starve)
 		h.wakes = []time.Time{time.Now().Add(time.Second)}
 	})
 	if len(out.flushes) < 4 || out.flushes[0] != 0 || out.flushes[1] != 2*ms {
@@ -169,16 +171,16 @@ func TestTimeIsAccountedFor(t *testing.T) {
 		m, start = l.meter, time.Now()
 		h.steps = append(h.steps,
 			take(o, 1, 5*ms), // busy
-			func(int) (progress, error) { // blocked for 3 of 7
+			func(int) (chain.Progress, error) { // blocked for 3 of 7
 				<-time.After(7 * ms)
 				o.wait += 3 * ms
-				return progress{records: 1}, nil
+				return chain.Progress{Records: 1}, nil
 			},
-			func(int) (progress, error) { // a poll that waited for 2 of 6
+			func(int) (chain.Progress, error) { // a poll that waited for 2 of 6
 				<-time.After(6 * ms)
-				return progress{records: 1, waited: 2 * ms}, nil
+				return chain.Progress{Records: 1, Waited: 2 * ms}, nil
 			},
-			func(int) (progress, error) { return progress{state: starved}, nil }, // asleep until 50 ms
+			func(int) (chain.Progress, error) { return chain.Progress{State: chain.Starved}, nil }, // asleep until 50 ms
 		)
 		h.wakes = []time.Time{start.Add(50 * ms)}
 	})
@@ -197,18 +199,18 @@ func TestLettersAreReadBetweenSteps(t *testing.T) {
 	looped(t, 2*ms, func(h *stepHead, o *tapOutlet, l *loop) {
 		head = h
 		h.steps = append(h.steps,
-			func(int) (progress, error) {
+			func(int) (chain.Progress, error) {
 				l.mail.Post(splits)
 				l.mail.Post(splits)
-				return progress{records: 1}, nil
+				return chain.Progress{Records: 1}, nil
 			},
-			func(int) (progress, error) {
+			func(int) (chain.Progress, error) {
 				if h.letters != 2 {
-					return progress{}, errTest
+					return chain.Progress{}, errTest
 				}
-				return progress{state: starved}, nil // the token of the letters wakes it once more
+				return chain.Progress{State: chain.Starved}, nil // the token of the letters wakes it once more
 			},
-			func(int) (progress, error) { return progress{state: starved}, nil })
+			func(int) (chain.Progress, error) { return chain.Progress{State: chain.Starved}, nil })
 		time.AfterFunc(time.Second, func() { l.mail.Post(splits) }) // wakes it
 	})
 	if head.letters != 3 {
@@ -312,8 +314,8 @@ func TestSkippedRecordsAreLoggedAtABoundedRate(t *testing.T) {
 			rt.Skip(errTest)
 			<-time.After(50 * ms)
 		}
-		if n := len(log.lines); n != 5 || rt.skipped != 100 {
-			t.Errorf("%d lines for %d records in 5 s", n, rt.skipped)
+		if n := len(log.lines); n != 5 || rt.Totals().Skipped != 100 {
+			t.Errorf("%d lines for %d records in 5 s", n, rt.Totals().Skipped)
 		}
 		if !strings.Contains(log.lines[4], "skipped=81") {
 			t.Errorf("line %q", log.lines[4])

@@ -6,13 +6,14 @@ import (
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/worker/task/chain"
 )
 
 // meter counts for one subtask. The loop adds to plain integers and publishes a copy; everyone else reads the copy.
 type meter struct {
 	busy, idle, backpressured time.Duration
 	published                 time.Time
-	outlets                   []outlet
+	outlets                   []chain.Outlet
 
 	copy [gauges]atomic.Int64
 }
@@ -32,6 +33,10 @@ const (
 	stateBytes
 	replayed
 	spilledBytes
+	spilledRecords
+	spillDepth
+	storedBytes
+	rereadBytes
 	gauges
 )
 
@@ -44,7 +49,7 @@ func newMeter() *meter {
 // blocked is the time that the subtask has waited for its consumers.
 func (m *meter) blocked() (d time.Duration) {
 	for _, o := range m.outlets {
-		d += o.stats().Blocked
+		d += o.Stats().Blocked
 	}
 	return d
 }
@@ -60,26 +65,30 @@ func (m *meter) add(took, waited, blocked time.Duration) {
 func (m *meter) publish(l *loop) {
 	m.published = l.now
 	c := l.cur
-	in, inBytes := l.head.received()
-	out, outBytes := c.written, int64(0)
+	in, totals := l.head.Received(), c.Totals()
+	out, outBytes, stored := c.Counters.Written, int64(0), int64(0)
 	for _, o := range m.outlets {
-		s := o.stats()
-		out, outBytes = out+s.Records, outBytes+s.Bytes
+		s := o.Stats()
+		out, outBytes, stored = out+s.Records, outBytes+s.Bytes, stored+s.Stored
 	}
 	for i, v := range [gauges]int64{
-		recordsIn:       in,
+		recordsIn:       in.Records,
 		recordsOut:      out,
-		bytesIn:         inBytes,
+		bytesIn:         in.Bytes,
 		bytesOut:        outBytes,
 		busyUS:          m.busy.Microseconds(),
 		idleUS:          m.idle.Microseconds(),
 		backpressuredUS: m.backpressured.Microseconds(),
-		watermarkUS:     int64(c.watermark),
+		watermarkUS:     int64(totals.Watermark),
 		late:            c.Counters.Late,
-		errorsSkipped:   c.skipped,
+		errorsSkipped:   totals.Skipped,
 		stateBytes:      c.Counters.StateBytes,
 		replayed:        c.Counters.Replayed,
 		spilledBytes:    c.Counters.Spilled,
+		spilledRecords:  c.Counters.SpilledRecords,
+		spillDepth:      c.Counters.SpillDepth,
+		storedBytes:     stored,
+		rereadBytes:     in.Stored,
 	} {
 		m.copy[i].Store(v)
 	}
@@ -100,4 +109,8 @@ func (m *meter) fill(c *taskpb.Counters) {
 	c.StateBytes = m.copy[stateBytes].Load()
 	c.Replayed = m.copy[replayed].Load()
 	c.SpilledBytes = m.copy[spilledBytes].Load()
+	c.SpilledRecords = m.copy[spilledRecords].Load()
+	c.SpillDepth = int32(m.copy[spillDepth].Load())
+	c.StoredBytes = m.copy[storedBytes].Load()
+	c.RereadBytes = m.copy[rereadBytes].Load()
 }

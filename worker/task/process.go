@@ -16,6 +16,8 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/shuffle/stored"
+	"github.com/sluiceio/sluice/worker/spill"
 	"github.com/sluiceio/sluice/worker/task/commit"
 	"github.com/sluiceio/sluice/worker/task/mail"
 )
@@ -44,8 +46,13 @@ type Config struct {
 	Process uint64 // number issued by the coordinator; 0: an embedded job, of which every subtask is here
 	// Network carries the edges between subtasks. The host runs it, for longer than the Process.
 	Network *shuffle.Network
-	Log     hclog.Logger // nil: none
-	Host    Host
+	// Results keeps what BLOCKING edges carry. The host runs it, for longer than the Process. Nil: plans with such edges
+	// are refused.
+	Results *stored.Exchange
+	// Spill is where batch operators put what exceeds their memory; nil: nowhere.
+	Spill *spill.Area
+	Log   hclog.Logger // nil: none
+	Host  Host
 	// StopTimeout is how long an attempt may take to stop before Host.Failed; DefaultStopTimeout if zero.
 	StopTimeout time.Duration
 }
@@ -101,6 +108,7 @@ type Process struct {
 type fence struct {
 	epoch     uint64 // highest seen
 	cancelled uint64 // highest that was cancelled: nothing of it starts any more
+	opened    uint64 // highest whose gates were opened
 }
 
 // NewProcess checks the configuration and the program. Nothing runs before Run.
@@ -247,6 +255,41 @@ func (c committers) Committer(sink string) (commit.Opener, *connector.Task) {
 		}
 	}
 	return nil, nil
+}
+
+// OpenGate lets the gated sources of regions emit: everything behind their gates has loaded. It concerns attempts of the
+// epochs named alone, those that are deployed later included; what is older than something known is dropped. Idempotent.
+func (p *Process) OpenGate(m *taskpb.OpenGate) {
+	if err := m.Validate(); err != nil || m.Job != p.cfg.Job {
+		p.log.Warn("gate not opened", "for", m.GetJob(), "error", err)
+		return
+	}
+	for _, a := range p.openGates(m) {
+		a.opened.Store(true)
+		a.mail.Wake()
+	}
+}
+
+// openGates enters the gates that are open and returns the attempts that have to be told.
+func (p *Process) openGates(m *taskpb.OpenGate) (told []*attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.JobEpoch != p.mu.jobEpoch {
+		p.log.Debug("stale gate not opened", "epoch", m.JobEpoch)
+		return nil
+	}
+	epochs := map[int32]uint64{}
+	for _, e := range m.Regions {
+		epochs[e.Region] = e.Epoch
+		r := p.region(e.Region)
+		r.opened = max(r.opened, e.Epoch)
+	}
+	for a := range p.mu.running {
+		if epoch, named := epochs[a.sub.Region]; named && a.sub.RegionEpoch == epoch {
+			told = append(told, a)
+		}
+	}
+	return told
 }
 
 // AssignSplits gives a source the splits that it asked for. A message for another attempt is dropped.

@@ -441,11 +441,15 @@ func TestDeploymentsThatCannotRunAreRefusedWhole(t *testing.T) {
 		"NoLocation":    {func(d *taskpb.Deployment) { d.Locations = d.Locations[1:] }, fault.CodeDeploy, "nothing says where subtask 0 of chain 0 is"},
 		"Enumerate":     {func(d *taskpb.Deployment) { d.Subtasks[1].Enumerate = []int32{0} }, fault.CodeDeploy, "cannot discover"},
 		"BufferTimeout": {func(d *taskpb.Deployment) { d.Settings = map[string]string{"buffer.timeout": "soon"} }, "E036", "soon"},
-		"Blocking":      {func(d *taskpb.Deployment) { d.Plan.Edges[0].Exchange = jobpb.ExchangeKind_EXCHANGE_BLOCKING }, fault.CodeDeploy, "not known to this runtime"},
+		"Compression":   {func(d *taskpb.Deployment) { d.Settings = map[string]string{"batch.compression": "gzip"} }, "E036", "gzip"},
+		"Schedule":      {func(d *taskpb.Deployment) { d.Settings = map[string]string{"schedule": "late"} }, "E036", "late"},
 		"OtherOperator": {func(d *taskpb.Deployment) {
 			d.Plan.Graph.Operators[1].Id = "count-2"
 			d.Plan.Fingerprint = graph.Fingerprint(d.Plan.Graph)
 		}, fault.CodePlan, `this process built another job than the plan was made of: operator 1 was op "count-2" at job.go:7, now it is op "count" at job.go:7; the build function must be`},
+		"ForeignPartition": {func(d *taskpb.Deployment) {
+			d.Locations[0].Partitions = []*jobpb.Partition{{Edge: 0, Attempt: 1, State: jobpb.PartitionState_PARTITION_STORED}}
+		}, fault.CodeDeploy, "edge 0 is no BLOCKING one that leaves chain 0"},
 		"EmptyChainLink": {func(d *taskpb.Deployment) { d.Plan.Edges = nil }, fault.CodeDeploy, "plan: chain 1: count: input 0 of the head has no edge"},
 	} {
 		t.Run(name, func(t *testing.T) {

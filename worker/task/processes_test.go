@@ -56,10 +56,13 @@ func (p pair) deploy(t *testing.T, attempt uint32, epoch uint64) {
 }
 
 // words is source → (hash) → double → (rebalance) → sink over n numbers, with p subtasks each.
-func words(t *testing.T, n, p int) (*job, *collected[int]) {
+func words(t *testing.T, n, p int, change ...func(*counted[int])) (*job, *collected[int]) {
 	c := mustCodec[int](t)
 	src := ints(n)
 	src.splits = 5
+	for _, f := range change {
+		f(src)
+	}
 	sink := &collected[int]{}
 	j := newJob(t)
 	in := j.source("src", p, NewSource(src, SourceOptions[int]{Watermarks: WatermarksBounded}))
@@ -108,9 +111,7 @@ func TestAJobInTwoProcessesGivesThePlainResult(t *testing.T) {
 // The other process dies: what had channels to it fails by a loss, and the next attempt in fresh processes is complete.
 func TestTheLossOfAProcessIsNobodysFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j, _ := words(t, 10_000, 2)
-		slow := j.prog.Nodes[0].Source.(*source[int]).src.(*counted[int])
-		slow.poll = paced(ms)
+		j, _ := words(t, 10_000, 2, func(src *counted[int]) { src.poll = paced(ms) })
 		p := startPair(t, j)
 		p.deploy(t, 1, 1)
 		p[0].awaitRunning(3)

@@ -66,11 +66,8 @@ func (n *Node) validate(o *jobpb.Operator, index int) error {
 // link tells what there is for an input that is not chained.
 func (p *Program) link(in layout.Input) layout.Link {
 	x := p.Nodes[in.Op].Exchanges
-	switch {
-	case int(in.Index) >= len(x) || x[in.Index] == nil:
+	if int(in.Index) >= len(x) || x[in.Index] == nil {
 		return layout.Missing
-	case x[in.Index].keyed():
-		return layout.Keyed
 	}
-	return layout.Plain
+	return x[in.Index].Link()
 }

@@ -13,6 +13,7 @@ import (
 var partitioners = []jobpb.Partitioner{
 	jobpb.Partitioner_PARTITIONER_FORWARD, jobpb.Partitioner_PARTITIONER_HASH, jobpb.Partitioner_PARTITIONER_REBALANCE,
 	jobpb.Partitioner_PARTITIONER_RESCALE, jobpb.Partitioner_PARTITIONER_BROADCAST, jobpb.Partitioner_PARTITIONER_GLOBAL,
+	jobpb.Partitioner_PARTITIONER_CUSTOM,
 }
 
 // A random job over integers: sources, and operators that read any stream made before, chained or over an edge. The
@@ -45,10 +46,13 @@ func TestAnyTreeGivesThePlainResult(t *testing.T) {
 			if by == jobpb.Partitioner_PARTITIONER_FORWARD && s.parallelism != parallelism {
 				by = jobpb.Partitioner_PARTITIONER_REBALANCE
 			}
-			e, vals := end{from: s.op, by: by, x: NewExchange(c), st: st}, s.vals
+			e, vals := end{from: s.op, by: by, x: NewExchange(c), st: st, stored: rapid.Bool().Draw(rt, "stored")}, s.vals
+			e.phase = rapid.Int32Range(0, 1).Draw(rt, "phase")
 			switch by {
 			case jobpb.Partitioner_PARTITIONER_HASH:
 				e.x = NewKeyedExchange(c, func(v int) int { return v % 17 }, hash)
+			case jobpb.Partitioner_PARTITIONER_CUSTOM:
+				e.x = NewCustomExchange(c, func(v, consumers int) int { return v % consumers })
 			case jobpb.Partitioner_PARTITIONER_BROADCAST:
 				vals = slices.Concat(slices.Repeat([][]int{vals}, parallelism)...)
 			}

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -24,15 +23,15 @@ func NewSink[T any](s connector.Sink[T]) Stage {
 	return StageOf[T, struct{}](func(rt *Runtime, _ Push[struct{}]) (Push[T], Operator, error) {
 		w, err := s.OpenWriter(rt.Ctx, rt.Task, nil)
 		if err != nil {
-			return nil, nil, &sinkError{"open", err}
+			return nil, nil, sinkFault(rt, "open", err)
 		}
 		_, commits := s.(connector.CommittingSink)
 		o := &sinkOperator[T]{rt: rt, w: w, timed: commits}
 		return func(v T) {
 			if err := w.Write(rt.Ctx, v, rt.At); err != nil {
-				rt.fail(&sinkError{"write", err}, fault.CodeSink)
+				rt.Fail(sinkFault(rt, "write", err))
 			}
-			rt.written++
+			rt.Counters.Written++
 			if !o.timed {
 				o.timed = true
 				rt.WakeAt(rt.Now().Add(flushEvery))
@@ -41,14 +40,10 @@ func NewSink[T any](s connector.Sink[T]) Stage {
 	})
 }
 
-// sinkError is an error of a sink's writer.
-type sinkError struct {
-	step string
-	err  error
+// sinkFault is an error of a sink's writer.
+func sinkFault(rt *Runtime, step string, err error) error {
+	return fault.Of(fmt.Errorf("%s: %w", step, err), fault.CodeSink, rt.Task.Operator)
 }
-
-func (e *sinkError) Error() string { return e.step + ": " + e.err.Error() }
-func (e *sinkError) Unwrap() error { return e.err }
 
 type sinkOperator[T any] struct {
 	Base
@@ -62,7 +57,7 @@ type sinkOperator[T any] struct {
 func (o *sinkOperator[T]) OnTime(time.Time) error {
 	o.timed = false
 	if err := o.w.Flush(o.rt.Ctx); err != nil {
-		return &sinkError{"flush", err}
+		return sinkFault(o.rt, "flush", err)
 	}
 	return nil
 }
@@ -70,32 +65,23 @@ func (o *sinkOperator[T]) OnTime(time.Time) error {
 func (o *sinkOperator[T]) Finish() error {
 	ctx := o.rt.Ctx
 	if err := o.w.Flush(ctx); err != nil {
-		return &sinkError{"flush", err}
+		return sinkFault(o.rt, "flush", err)
 	}
 	if err := o.w.End(ctx); err != nil {
-		return &sinkError{"end", err}
+		return sinkFault(o.rt, "end", err)
 	}
 	cs, err := o.w.Prepare(ctx, FinalCheckpoint)
 	if err != nil {
-		return &sinkError{"prepare", err}
+		return sinkFault(o.rt, "prepare", err)
 	}
 	for i := range cs {
 		if n := len(cs[i].Data); n > jobpb.MaxCommittable { // coordinators store it
-			return &sinkError{"prepare", fmt.Errorf("committable %d has %d bytes, %d are allowed", i, n, jobpb.MaxCommittable)}
+			return sinkFault(o.rt, "prepare", fmt.Errorf("committable %d has %d bytes, %d are allowed", i, n, jobpb.MaxCommittable))
 		}
 		cs[i].Subtask, cs[i].Checkpoint = o.rt.Task.Subtask, FinalCheckpoint
 	}
-	o.rt.prepare = cs
+	o.rt.Prepared(cs)
 	return nil
 }
 
 func (o *sinkOperator[T]) Close() error { return o.w.Close() }
-
-// codeOf is the code of an error of an operator.
-func codeOf(err error) string {
-	var s *sinkError
-	if errors.As(err, &s) {
-		return fault.CodeSink
-	}
-	return fault.CodeUser
-}

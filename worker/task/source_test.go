@@ -17,7 +17,7 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task/fault"
-	"github.com/sluiceio/sluice/worker/task/mail"
+	"github.com/sluiceio/sluice/worker/task/source"
 )
 
 // tape writes down what an operator sees, in order.
@@ -167,7 +167,7 @@ func TestIdleSplitsLeaveTheMinimum(t *testing.T) {
 			<-time.After(wait)
 			for _, r := range rs {
 				src.feed <- r
-				<-time.After(2 * markEvery)
+				<-time.After(2 * source.MarkEvery)
 			}
 			synctest.Wait()
 			if got := p.take(); got != want {
@@ -184,126 +184,6 @@ func TestIdleSplitsLeaveTheMinimum(t *testing.T) {
 	})
 }
 
-// heardOutlet notes the events that it gets.
-type heardOutlet struct {
-	tapOutlet
-	heard []string
-}
-
-func (o *heardOutlet) broadcast(ev element.Event) error {
-	o.heard = append(o.heard, fmt.Sprintf("event %d", ev.Kind))
-	return nil
-}
-
-// Records do not end the idleness of a channel, so their source has to.
-func TestASplitThatIsBackIsSaidBeforeItsRecords(t *testing.T) {
-	src := ints(1)
-	src.endless = true
-	h, _ := splitsHead(t, src, SourceOptions[int]{Watermarks: WatermarksBounded, IdleAfter: time.Minute})
-	o := &heardOutlet{}
-	h.chain.nodes = []node{{id: "out", out: o, size: 1}}
-	h.push = func(int) { o.heard = append(o.heard, "record") }
-	if err := h.assigned(&taskpb.AssignSplits{Splits: []*jobpb.Split{{Id: "0", Data: []byte("0 2")}}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.onTime(time.Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.step(1); err != nil {
-		t.Fatal(err)
-	}
-	idle, watermark := fmt.Sprintf("event %d", element.Idle), fmt.Sprintf("event %d", element.Watermark)
-	if len(o.heard) < 3 || !slices.Equal(o.heard[:3], []string{idle, watermark, "record"}) {
-		t.Errorf("heard %v", o.heard)
-	}
-}
-
-// splitsHead is the head of a source, driven by hand.
-func splitsHead(t *testing.T, src connector.Source[int], o SourceOptions[int]) (*sourceHead[int], *[]int) {
-	t.Helper()
-	rt := NewRuntime(t.Context(), "src")
-	requests := &[]int{}
-	h, err := NewSource(src, o).open(sourceConfig{
-		rt: rt, chain: newChain(rt.Ctx, rt.Cursor, nil, -1), mail: mail.New(), request: func(have int) { *requests = append(*requests, have) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h.(*sourceHead[int]), requests
-}
-
-func splitsFrom(first, end int) (out []*jobpb.Split) {
-	for i := first; i < end; i++ {
-		out = append(out, &jobpb.Split{Id: fmt.Sprint(i), Data: fmt.Appendf(nil, "%d %d", i, i+1)})
-	}
-	return out
-}
-
-func TestSplitsAreTakenOnceHoweverOftenTheyAreGiven(t *testing.T) {
-	h, _ := splitsHead(t, ints(10), SourceOptions[int]{})
-	for _, c := range []struct {
-		offset, first, end int
-		last               bool
-		have               int
-	}{
-		{0, 0, 2, false, 2},
-		{0, 0, 2, false, 2}, // again
-		{5, 5, 6, false, 2}, // a gap: an answer is missing
-		{0, 0, 3, false, 3}, // more of the same
-		{1, 1, 2, false, 3}, // overtaken
-		{3, 3, 3, false, 3},
-		{2, 2, 4, true, 4},
-		{0, 0, 4, true, 4},
-	} {
-		a := &taskpb.AssignSplits{Offset: int32(c.offset), Splits: splitsFrom(c.first, c.end), End: c.last}
-		if err := h.assigned(a); err != nil {
-			t.Fatal(err)
-		}
-		if h.have != c.have || h.noMore != c.last {
-			t.Fatalf("after splits %d to %d: have %d, no more %v", c.first, c.end, h.have, h.noMore)
-		}
-	}
-	if rd := h.rd.(*countedReader[int]); len(rd.splits) != 4 || rd.splits[3].next != 3 {
-		t.Errorf("the reader has %v", rd.splits)
-	}
-}
-
-// brief is an unbounded source with one record per split, whose reader says only that it has read everything it has.
-type brief struct{ counted[int] }
-
-func (b *brief) OpenReader(context.Context, *connector.Task) (connector.Reader[int], error) {
-	return &briefReader{countedReader[int]{s: &b.counted}}, nil
-}
-
-type briefReader struct{ countedReader[int] }
-
-func (r *briefReader) Poll(_ context.Context, out *connector.Records[int]) error {
-	for ; r.at < len(r.splits); r.at++ {
-		v := r.splits[r.at].next
-		out.Add(connector.SplitIndex(r.at), v, element.Time(10*v), 0)
-	}
-	return io.EOF
-}
-
-// io.EOF says that every split so far is finished. One that would stay in the minimum would stop the clock for ever.
-func TestSplitsReadToTheEndHoldNoClock(t *testing.T) {
-	h, _ := splitsHead(t, &brief{counted[int]{endless: true}}, SourceOptions[int]{Watermarks: WatermarksBounded})
-	for i, want := range []element.Time{-1, 9, 19} {
-		if err := h.assigned(&taskpb.AssignSplits{Offset: int32(i), Splits: splitsFrom(i, i+1)}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := h.step(512); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := h.onTime(time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		if got := h.rt.watermark; got != want {
-			t.Errorf("after split %d: watermark %v, want %v", i, got, want)
-		}
-	}
-}
-
 func TestARequestForSplitsIsRepeatedUntilItIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := 3
@@ -317,7 +197,7 @@ func TestARequestForSplitsIsRepeatedUntilItIsAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.await(1)
-		if took := time.Since(began); took != 3*askAgain || len(sink.written()) != 100 {
+		if took := time.Since(began); took != 3*source.AskAgain || len(sink.written()) != 100 {
 			t.Errorf("three lost requests took %v, %d records", took, len(sink.written()))
 		}
 	})
@@ -337,7 +217,7 @@ func TestTheClockOfABoundedSourceMovesOnceAllSplitsAreGivenOut(t *testing.T) {
 		j.join("tape", 1, end{from: in, by: jobpb.Partitioner_PARTITIONER_REBALANCE, x: NewExchange(mustCodec[int](t)), st: p.stage()})
 		c := start(t, j)
 		deploy(t, c, j.deployment(1, 1))
-		<-time.After(askAhead - 50*ms)
+		<-time.After(source.AskAhead - 50*ms)
 		if s := p.take(); strings.Contains(s, "w") {
 			t.Errorf("it promises before the splits are given out: %s", s)
 		}
@@ -392,6 +272,13 @@ func paced(d time.Duration) func(context.Context, int) error {
 		}
 		return nil
 	}
+}
+
+func splitsFrom(first, end int) (out []*jobpb.Split) {
+	for i := first; i < end; i++ {
+		out = append(out, &jobpb.Split{Id: fmt.Sprint(i), Data: fmt.Appendf(nil, "%d %d", i, i+1)})
+	}
+	return out
 }
 
 // A letter must not wait for the next record of a source.
@@ -519,7 +406,7 @@ type foundEnumerator struct {
 func (e *foundEnumerator) Next(ctx context.Context) ([]connector.Split, error) { return e.f.next(ctx) }
 
 func TestDiscoveredSplitsAreReportedInNumberedPieces(t *testing.T) {
-	const n = 2*maxSplitsPerMessage + 10
+	const n = 2*source.MaxSplitsPerMessage + 10
 	var out []connector.Split
 	for i := range n {
 		out = append(out, connector.Split{ID: fmt.Sprint(i), Version: 7, Data: fmt.Appendf(nil, "%d %d", i, i+1)})
@@ -543,7 +430,7 @@ func TestDiscoveredSplitsAreReportedInNumberedPieces(t *testing.T) {
 	}
 	at := 0
 	for i, m := range messages {
-		if int(m.Offset) != at || m.End != (i == len(messages)-1) || m.RegionEpoch != 1 || len(m.Splits) > maxSplitsPerMessage {
+		if int(m.Offset) != at || m.End != (i == len(messages)-1) || m.RegionEpoch != 1 || len(m.Splits) > source.MaxSplitsPerMessage {
 			t.Errorf("message %d: offset %d, %d splits, end %v", i, m.Offset, len(m.Splits), m.End)
 		}
 		for _, s := range m.Splits {
@@ -555,6 +442,42 @@ func TestDiscoveredSplitsAreReportedInNumberedPieces(t *testing.T) {
 	}
 	if at != n {
 		t.Errorf("%d splits reported", at)
+	}
+}
+
+// phased is a source whose second half of splits waits for the first.
+type phased struct{ counted[int] }
+
+func (p *phased) OpenEnumerator(ctx context.Context, n int, b []byte) (connector.Enumerator, error) {
+	e, err := p.counted.OpenEnumerator(ctx, n, b)
+	return phasedEnumerator{e}, err
+}
+
+type phasedEnumerator struct{ connector.Enumerator }
+
+func (phasedEnumerator) Phase(s connector.Split) int32 {
+	if s.ID < "2" {
+		return 0
+	}
+	return 1
+}
+
+func TestSplitsAreReportedWithTheirPhase(t *testing.T) {
+	src := &phased{*ints(40)}
+	src.splits = 4
+	j := newJob(t)
+	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{})), "out", NewSink(&collected[int]{}))
+	c := start(t, j)
+	var phases []int32
+	c.heard = func(d *taskpb.SplitsDiscovered) {
+		for _, s := range d.Splits {
+			phases = append(phases, s.Phase)
+		}
+	}
+	deploy(t, c, j.deployment(1, 1))
+	c.await(1)
+	if !slices.Equal(phases, []int32{0, 0, 1, 1}) {
+		t.Errorf("phases %v", phases)
 	}
 }
 
@@ -602,18 +525,4 @@ func TestRecordsWithoutEventTimeHoldNoClock(t *testing.T) {
 			t.Errorf("saw %q, want %q", got, want)
 		}
 	})
-}
-
-func TestUnboundedSourceWithoutEventTimeIsIdle(t *testing.T) {
-	h, _ := splitsHead(t, &counted[int]{n: 1, endless: true}, SourceOptions[int]{})
-	ev, ok := h.marks.Next()
-	if !ok || ev.Kind != element.Idle {
-		t.Errorf("says %v %v", ev, ok)
-	}
-	if err := h.assigned(&taskpb.AssignSplits{Splits: splitsFrom(0, 2)}); err != nil {
-		t.Fatal(err)
-	}
-	if ev, ok := h.marks.Next(); ok {
-		t.Errorf("after splits it says %v", ev)
-	}
 }

@@ -11,11 +11,15 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/shuffle/stored"
+	"github.com/sluiceio/sluice/worker/task/chain"
+	"github.com/sluiceio/sluice/worker/task/edge"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/layout"
 	"github.com/sluiceio/sluice/worker/task/mail"
-	"github.com/sluiceio/sluice/worker/task/mark"
+	"github.com/sluiceio/sluice/worker/task/source"
 )
 
 // wiring makes the chain of one attempt. It lives on the goroutine of the subtask and is done with before the first
@@ -23,7 +27,7 @@ import (
 type wiring struct {
 	*attempt
 	ctx  context.Context
-	cur  *Cursor
+	cur  *chain.Cursor
 	log  *slog.Logger
 	mail *mail.Box
 
@@ -32,8 +36,8 @@ type wiring struct {
 
 // wired is a chain with its head, ready to run.
 type wired struct {
-	chain *chain
-	head  head
+	chain *chain.Chain
+	head  chain.Head
 }
 
 // wire builds the operators from the sinks to the head, because each needs to know where it emits to.
@@ -53,16 +57,25 @@ func (w *wiring) wire() (_ *wired, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &gateHead{chain: newChain(w.ctx, w.cur, nodes, -1), marks: mark.New(len(ins))}
+	var inputs []edge.Input
+	graph := w.layout.Graph.Operators[op].Inputs
 	for i, in := range ins {
 		g, err := w.gate(layout.Input{Op: op, Index: int32(i)}, in)
 		if err != nil {
 			return nil, err
 		}
-		w.opened = append(w.opened, func(err error) error { g.close(err); return nil })
-		h.gates = append(h.gates, g)
+		w.opened = append(w.opened, func(err error) error { g.Close(err); return nil })
+		inputs = append(inputs, edge.Input{
+			Gate: g, Stored: w.stores(op, i), Phase: graph[i].Phase, Gated: graph[i].Gated,
+		})
 	}
-	return &wired{h.chain, h}, nil
+	c := chain.New(w.ctx, w.cur, nodes, -1)
+	return &wired{c, edge.NewHead(c, inputs, w.hasLoaded)}, nil
+}
+
+// stores reports whether an input of the operator at the head is read from files.
+func (w *wiring) stores(op int32, input int) bool {
+	return edge.Blocking(w.layout.Edges[layout.Input{Op: op, Index: int32(input)}])
 }
 
 func (w *wiring) wireSource(op int32) (*wired, error) {
@@ -71,10 +84,12 @@ func (w *wiring) wireSource(op int32) (*wired, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt.ports = outs
-	self := node{id: rt.Task.Operator, rt: rt, op: Base{}, kids: offsets, size: 1 + len(kids)}
-	c := newChain(w.ctx, w.cur, append([]node{self}, kids...), 0)
-	h, err := w.proc.cfg.Program.Nodes[op].Source.open(sourceConfig{rt: rt, chain: c, mail: w.mail, out: outs[""], request: w.requestSplits(op)})
+	rt.Connect(outs)
+	self := chain.Node{ID: rt.Task.Operator, Runtime: rt, Operator: Base{}, Kids: offsets, Size: 1 + len(kids)}
+	c := chain.New(w.ctx, w.cur, append([]chain.Node{self}, kids...), 0)
+	h, err := w.proc.cfg.Program.Nodes[op].Source.Open(source.Config{
+		Runtime: rt, Chain: c, Mail: w.mail, Out: outs[""], Request: w.requestSplits(op), Gate: w.gateOfSource(),
+	})
 	if err != nil {
 		return nil, fault.Of(err, fault.CodeSource, rt.Task.Operator)
 	}
@@ -82,33 +97,33 @@ func (w *wiring) wireSource(op int32) (*wired, error) {
 }
 
 // operator builds an operator and everything behind it: the pushes of its inputs, and its part of the tree.
-func (w *wiring) operator(op int32) (ins []any, nodes []node, err error) {
+func (w *wiring) operator(op int32) (ins []any, nodes []chain.Node, err error) {
 	rt := w.runtime(op)
 	outs, kids, offsets, err := w.consumers(op)
 	if err != nil {
 		return nil, nil, err
 	}
-	rt.ports = outs
-	self := node{id: rt.Task.Operator, rt: rt, kids: offsets, size: 1 + len(kids)}
+	rt.Connect(outs)
+	self := chain.Node{ID: rt.Task.Operator, Runtime: rt, Kids: offsets, Size: 1 + len(kids)}
 	for i, st := range w.proc.cfg.Program.Nodes[op].Stages {
 		in, o, err := w.build(st, rt, outs[""])
 		if o != nil && i == 0 {
-			self.op = o
+			self.Operator = o
 			w.opened = append(w.opened, func(error) error { return fault.Protect(o.Close) })
 		}
 		if err != nil {
-			return nil, nil, fault.Of(err, codeOf(err), rt.Task.Operator)
+			return nil, nil, fault.Of(err, fault.CodeUser, rt.Task.Operator)
 		}
 		if v := reflect.ValueOf(in); v.Kind() != reflect.Func || v.IsNil() {
 			return nil, nil, fault.Fatal(fault.CodeDeploy, "%s: its stage %d has no push but %T", rt.Task.Operator, i, in)
 		}
 		ins = append(ins, in)
-		self.entries = append(self.entries, entryOf(in))
+		self.Codes = append(self.Codes, chain.CodeOf(in))
 	}
-	if self.op == nil {
-		self.op = Base{}
+	if self.Operator == nil {
+		self.Operator = Base{}
 	}
-	return ins, append([]node{self}, kids...), nil
+	return ins, append([]chain.Node{self}, kids...), nil
 }
 
 // build calls user code: a panic of it is an error of this operator.
@@ -126,11 +141,11 @@ func (w *wiring) build(st Stage, rt *Runtime, outs []any) (in any, op Operator, 
 
 // consumers builds what op emits to: by port the pushes, the nodes in order, and where among them the consumers of
 // the main output begin, counted from op.
-func (w *wiring) consumers(op int32) (outs map[string][]any, nodes []node, offsets []int, err error) {
+func (w *wiring) consumers(op int32) (outs map[string][]any, nodes []chain.Node, offsets []int, err error) {
 	outs = map[string][]any{}
 	for _, ref := range w.layout.Consumers[op] {
 		var ins []any
-		var sub []node
+		var sub []chain.Node
 		if e := w.layout.Edges[ref]; e != nil {
 			ins, sub, err = w.outlet(op, ref, e)
 		} else {
@@ -149,49 +164,78 @@ func (w *wiring) consumers(op int32) (outs map[string][]any, nodes []node, offse
 	return outs, nodes, offsets, nil
 }
 
-func (w *wiring) outlet(from int32, ref layout.Input, e *jobpb.Edge) ([]any, []node, error) {
-	ends, err := w.ends(e.ToChain, w.layout.ConsumersOf(e, w.sub.Index))
-	if err != nil {
-		return nil, nil, err
+func (w *wiring) outlet(from int32, ref layout.Input, e *jobpb.Edge) ([]any, []chain.Node, error) {
+	j := w.joint(e, from)
+	span := w.layout.ConsumersOf(e, w.sub.Index)
+	if edge.Blocking(e) {
+		j.Stored.First, j.Stored.Consumers = span.First, span.End-span.First
+	} else {
+		var err error
+		if j.Live.Ends, err = w.ends(e.ToChain, span); err != nil {
+			return nil, nil, err
+		}
+		if w.terms.lazy || w.sub.Gated { // the leader waits for it, or for a sign that the gate was opened
+			j.Live.First = w.hasProduced
+		}
 	}
 	id := w.layout.ID(ref.Op)
-	push, o, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].outlet(joint{
-		attempt: w.attempt, ctx: w.ctx, rt: w.runtime(from), edge: e, ends: ends,
-	})
+	push, o, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].Outlet(j)
 	if err != nil {
 		return nil, nil, fault.Of(fmt.Errorf("open the edge to %s: %w", id, err), fault.CodeDeploy, id)
 	}
-	w.opened = append(w.opened, o.close)
-	return []any{push}, []node{{id: id, out: o, size: 1, entries: []entry{entryOf(push)}}}, nil
+	w.opened = append(w.opened, o.Close)
+	return []any{push}, []chain.Node{{ID: id, Outlet: o, Size: 1, Stored: edge.Blocking(e), Codes: []chain.Code{chain.CodeOf(push)}}}, nil
 }
 
-func (w *wiring) gate(ref layout.Input, push any) (gate, error) {
+// patience is how long a gate waits for producers that are deployed only when there is something for them to do. Whether
+// they live is for the leader to know.
+const patience = 10 * 365 * 24 * time.Hour
+
+func (w *wiring) gate(ref layout.Input, push any) (edge.Gate, error) {
 	e := w.layout.Edges[ref]
-	ends, err := w.ends(e.FromChain, w.layout.ProducersOf(e, w.sub.Index))
+	span := w.layout.ProducersOf(e, w.sub.Index)
+	if span.First == span.End {
+		return edge.NoChannels(), nil
+	}
+	j := w.joint(e, ref.Op)
+	j.Notify = w.mail.Wake
+	if w.terms.lazy {
+		j.Live.ConnectTimeout = patience
+	}
+	var err error
+	if edge.Blocking(e) {
+		j.Stored.Producers, err = w.producers(e, span)
+	} else {
+		j.Live.Ends, err = w.ends(e.FromChain, span)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(ends) == 0 {
-		return &closedGate{}, nil
-	}
 	id := w.layout.ID(ref.Op)
-	g, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].gate(joint{
-		attempt: w.attempt, ctx: w.ctx, rt: w.runtime(ref.Op), edge: e, ends: ends, notify: w.mail.Wake,
-		from: w.layout.ID(e.FromOperator),
-	}, push)
+	g, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].Gate(j, push)
 	if err != nil {
 		return nil, fault.Of(fmt.Errorf("open input %d of %s: %w", ref.Index, id, err), fault.CodeDeploy, id)
 	}
 	return g, nil
 }
 
+// joint is an end of e at operator op.
+func (w *wiring) joint(e *jobpb.Edge, op int32) edge.Joint {
+	return edge.Joint{
+		Ctx: w.ctx, Self: w.identity(), Runtime: w.runtime(op), Edge: e,
+		From: w.layout.ID(e.FromOperator), To: w.layout.ID(e.ToOperator),
+		Live:   edge.Live{Network: w.proc.cfg.Network, Compression: w.terms.live},
+		Stored: edge.Stored{Exchange: w.proc.cfg.Results, Compression: w.terms.stored},
+	}
+}
+
 // ends are the other ends of the channels of an edge.
 func (w *wiring) ends(chain int32, s layout.Span) ([]shuffle.End, error) {
 	ends := make([]shuffle.End, 0, s.End-s.First)
 	for i := s.First; i < s.End; i++ {
-		l := w.locations[subtaskID{chain, i}]
-		if l == nil {
-			return nil, fault.Fatal(fault.CodeDeploy, "the deployment does not say where subtask %d of chain %d is", i, chain)
+		l, err := w.location(chain, i)
+		if err != nil {
+			return nil, err
 		}
 		end := shuffle.End{Index: l.Index, Attempt: l.Attempt}
 		if !w.proc.cfg.here(l.Process) {
@@ -202,22 +246,66 @@ func (w *wiring) ends(chain int32, s layout.Span) ([]shuffle.End, error) {
 	return ends, nil
 }
 
+// producers are the partitions that a stored edge is read from: where the facts say that one is stored, that one, which
+// may be older than the last attempt; else the one that the current attempt will have made.
+func (w *wiring) producers(e *jobpb.Edge, s layout.Span) ([]stored.Producer, error) {
+	out := make([]stored.Producer, 0, s.End-s.First)
+	for i := s.First; i < s.End; i++ {
+		l, err := w.location(e.FromChain, i)
+		if err != nil {
+			return nil, err
+		}
+		p := stored.Producer{Name: stored.Name{
+			Job: w.proc.cfg.Job, JobEpoch: w.jobEpoch, Region: l.Region, RegionEpoch: l.RegionEpoch,
+			Edge: e.Index, Producer: i, Attempt: l.Attempt,
+		}}
+		for _, have := range l.Partitions {
+			if have.Edge == e.Index && have.State == jobpb.PartitionState_PARTITION_STORED {
+				p.Stored, p.Name.RegionEpoch, p.Name.Attempt = true, have.RegionEpoch, have.Attempt
+			}
+		}
+		if w.proc.cfg.Process != 0 && l.Worker != w.proc.cfg.Worker {
+			p.Peer = &shuffle.Peer{Worker: l.Worker, Address: l.DataAddress}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func (w *wiring) location(chain, index int32) (*taskpb.Location, error) {
+	l := w.locations[subtaskID{chain, index}]
+	if l == nil {
+		return nil, fault.Fatal(fault.CodeDeploy, "the deployment does not say where subtask %d of chain %d is", index, chain)
+	}
+	return l, nil
+}
+
 // runtime is the surroundings of one operator in this attempt.
 func (w *wiring) runtime(op int32) *Runtime {
 	first, end := layout.KeyGroupsOf(w.index(), int(w.plan().Parallelism), w.layout.KeyGroups)
 	id := w.layout.ID(op)
-	return &Runtime{
+	rt := &Runtime{
 		Cursor:         w.cur,
 		Watermark:      element.MinTime,
 		Ctx:            w.ctx,
 		Task:           w.task(id, w.log.With("operator", id)),
 		Now:            time.Now,
 		MaxParallelism: w.layout.KeyGroups,
-		KeyGroups:      KeyGroups{first, end},
+		KeyGroups:      KeyGroups{First: first, End: end},
 	}
+	if w.layout.Graph.Operators[op].BatchMemory {
+		rt.Batch = Batch{Memory: w.terms.grant(w.layout, w.sub.Chain, w.sub.Index), Spill: w.proc.cfg.Spill}
+	}
+	return rt
 }
 
-func newCursor() *Cursor { return &Cursor{At: element.MinTime, watermark: element.MinTime} }
+// identity is what the ends of edges know about the attempt.
+func (a *attempt) identity() edge.Identity {
+	return edge.Identity{
+		Job: a.proc.cfg.Job, JobEpoch: a.jobEpoch, Region: a.sub.Region, RegionEpoch: a.sub.RegionEpoch,
+		Index: a.sub.Index, Attempt: a.sub.Attempt,
+	}
+}
 
 // task is what connectors and user code of one operator learn about the attempt.
 func (a *attempt) task(operator string, log *slog.Logger) *connector.Task {

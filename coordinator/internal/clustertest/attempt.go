@@ -28,6 +28,7 @@ func (w *Worker) register() *controlpb.Register {
 		Worker: w.ID, Incarnation: w.incarnation, Address: w.ID + ":1", DataAddress: w.ID + ":2", Slots: w.opts.Slots, Memory: 1 << 30,
 		Version: "test", ProtocolMin: taskpb.ProtocolMin, ProtocolMax: taskpb.ProtocolMax, Os: w.opts.OS, Arch: w.opts.Arch, TermSeen: w.term,
 	}
+	r.Partitions = w.c.disks.inventory(w.ID)
 	for _, p := range w.procs {
 		inv := &controlpb.ProcessInventory{Job: p.key.job, JobEpoch: p.epoch, Process: p.key.number}
 		for _, t := range p.tasks {
@@ -54,6 +55,7 @@ func (w *Worker) unacknowledged(p *proc, t *attempt) bool {
 func (t *attempt) update() *taskpb.SubtaskUpdate {
 	return &taskpb.SubtaskUpdate{
 		Chain: t.d.Chain, Index: t.d.Index, Attempt: t.d.Attempt, Region: t.d.Region, RegionEpoch: t.d.RegionEpoch, State: t.state,
+		Produced: t.produced, Loaded: t.loaded,
 	}
 }
 
@@ -67,6 +69,7 @@ func (w *Worker) become(p *proc, t *attempt, s jobpb.SubtaskState) {
 	t.state = s
 	u := t.update()
 	if s == jobpb.SubtaskState_SUBTASK_FINISHED {
+		u.Partitions = w.store(p, t)
 		for _, o := range p.plan.Chains[t.d.Chain].Operators {
 			if op := p.plan.Graph.Operators[o]; op.Kind == "sink" {
 				u.Committables = append(u.Committables, &jobpb.Committable{Sink: op.Id, Subtask: t.d.Index, Data: fmt.Appendf(nil, "%s[%d]", op.Id, t.d.Index)})
@@ -105,17 +108,24 @@ func (w *Worker) speak(s stream) error {
 	return nil
 }
 
-func (w *Worker) advance(s stream, p *proc, t *attempt, hold bool) error {
+func (w *Worker) advance(s stream, p *proc, t *attempt, hold int32) error {
 	if t.state == jobpb.SubtaskState_SUBTASK_SCHEDULED {
 		w.become(p, t, jobpb.SubtaskState_SUBTASK_RUNNING)
 	}
 	if t.state != jobpb.SubtaskState_SUBTASK_RUNNING {
 		return nil
 	}
+	if ready, lost := w.readStored(p, t); len(lost) > 0 {
+		w.lose(p, t, lost)
+		return nil
+	} else if !ready {
+		return nil
+	}
+	w.progress(p, t)
 	if !t.found {
 		t.found = true
 		for _, op := range t.d.Enumerate {
-			d := &taskpb.SplitsDiscovered{Operator: op, Region: t.d.Region, RegionEpoch: t.d.RegionEpoch, End: true}
+			d := &taskpb.SplitsDiscovered{Operator: op, Region: t.d.Region, RegionEpoch: t.d.RegionEpoch, End: p.plan.Graph.Operators[op].Bounded}
 			for i := range 4 * p.plan.Chains[t.d.Chain].Parallelism {
 				d.Splits = append(d.Splits, &jobpb.Split{Id: fmt.Sprint("s", i)})
 			}
@@ -136,7 +146,7 @@ func (w *Worker) advance(s stream, p *proc, t *attempt, hold bool) error {
 			}},
 		}}})
 	}
-	if !hold {
+	if t.d.Chain < hold {
 		w.become(p, t, jobpb.SubtaskState_SUBTASK_FINISHED)
 	}
 	return nil
@@ -161,17 +171,25 @@ func (w *Worker) obey(m *controlpb.CoordinatorMessage) {
 		w.release(v.Release)
 	case *controlpb.CoordinatorMessage_AssignSplits:
 		w.assign(v.AssignSplits)
+	case *controlpb.CoordinatorMessage_OpenGate:
+		w.openGate(v.OpenGate)
+	case *controlpb.CoordinatorMessage_DropPartitions:
+		w.dropPartitions(v.DropPartitions)
 	}
 }
 
 // build answers with a job that reads splits, exchanges by key and writes.
 func (w *Worker) build(b *controlpb.RequestBuild) *controlpb.BuildResult {
 	result := &controlpb.BuildResult{Job: b.Job, Build: b.Build, Protocol: w.opts.Protocol, Failure: w.opts.BuildFails}
-	if result.Failure == nil {
+	switch {
+	case result.Failure != nil:
+	case w.opts.Graph != nil:
+		result.Built = &taskpb.Built{Graph: w.opts.Graph}
+	default:
 		result.Built = &taskpb.Built{Output: "built\n", Graph: &jobpb.Graph{Name: b.Spec.Name, Operators: []*jobpb.Operator{
 			{Id: "in", Kind: "source", Bounded: true, Parallelism: w.opts.Parallelism},
 			{Id: "out", Kind: "sink", Bounded: true, Parallelism: w.opts.Parallelism, Guarantee: jobpb.Guarantee_GUARANTEE_EXACTLY_ONCE,
-				Inputs: []*jobpb.Input{{Operator: 0, Partitioner: jobpb.Partitioner_PARTITIONER_HASH}}},
+				Inputs: []*jobpb.Input{{Operator: 0, Partitioner: jobpb.Partitioner_PARTITIONER_HASH, Exchange: w.opts.Exchange}}},
 		}}}
 	}
 	return result
@@ -181,13 +199,18 @@ func (w *Worker) deploy(d *taskpb.Deployment) {
 	key := procKey{d.Job, d.Process}
 	p := w.procs[key]
 	if p == nil {
-		p = &proc{key: key, plan: d.Plan}
+		p = &proc{key: key, plan: d.Plan, locations: make(map[[2]int32]*taskpb.Location)}
 		w.procs[key] = p
 	}
 	if d.JobEpoch < p.epoch {
 		return
 	}
 	p.epoch = d.JobEpoch
+	for _, l := range d.Locations {
+		if old := p.locations[[2]int32{l.Chain, l.Index}]; old == nil || old.Attempt <= l.Attempt {
+			p.locations[[2]int32{l.Chain, l.Index}] = l
+		}
+	}
 	for _, sd := range d.Subtasks {
 		known := slices.ContainsFunc(p.tasks, func(t *attempt) bool {
 			return t.d.Chain == sd.Chain && t.d.Index == sd.Index && t.d.Attempt >= sd.Attempt

@@ -54,6 +54,7 @@ type Cluster struct {
 	transports map[raft.ServerAddress]*raft.InmemTransport
 	clients    map[string]*grpc.ClientConn
 	workers    []*Worker
+	disks      disks
 }
 
 // New starts a cluster and registers its end with the test.

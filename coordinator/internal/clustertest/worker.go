@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -20,8 +21,8 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
-// Worker speaks the session protocol and pretends to run jobs: their attempts begin, read their splits, and finish at
-// once. It keeps the promises of a real one: it obeys no lower term than it has seen, numbers its reports and sends them
+// Worker speaks the session protocol and pretends to run jobs: their attempts begin, read their splits and stored inputs,
+// store results, and finish at once. It keeps the promises of a real one: it obeys no lower term than it has seen, numbers its reports and sends them
 // again in every session until they are acknowledged, and keeps what runs while it looks for a leader.
 type Worker struct {
 	ID string
@@ -34,10 +35,11 @@ type Worker struct {
 
 	mu struct {
 		sync.Mutex
-		hold     bool // attempts run until they may finish
-		deaf     bool // reads nothing from its session
+		hold     int32 // attempts of this chain and of those behind it run until they may finish
+		deaf     bool  // reads nothing from its session
 		outputs  map[string][]string
 		reads    map[string][]string
+		opened   map[string]int
 		sessions int
 		refusals int
 	}
@@ -62,6 +64,12 @@ type WorkerOptions struct {
 	BuildFails *jobpb.Failure
 	// Parallelism of the jobs that it builds; 0: two.
 	Parallelism int32
+	// Exchange of the jobs that it builds; automatic, so stage by stage, unless said otherwise.
+	Exchange jobpb.ExchangeKind
+	// Incarnation of the worker; 0: the first. A higher one of the same id finds the results of the one before.
+	Incarnation uint64
+	// Graph, if set, is what it builds instead of the job of two operators.
+	Graph *jobpb.Graph
 	// Logs are the captured output of its task processes, by job. InMemory only; nil: the worker cannot be reached for logs.
 	Logs map[string][]*controlpb.LogChunk
 }
@@ -76,6 +84,8 @@ type proc struct {
 	epoch uint64
 	plan  *jobpb.Plan
 	tasks []*attempt
+	// locations of other subtasks, the newest that it was told of
+	locations map[[2]int32]*taskpb.Location
 }
 
 type attempt struct {
@@ -85,6 +95,9 @@ type attempt struct {
 	asked  bool // a split request is under way in this session
 	splits []string
 	end    bool
+	open   bool // the gates behind its sources are
+	// said so
+	produced, loaded bool
 }
 
 // StartWorker starts a worker and registers its end with the test.
@@ -102,8 +115,13 @@ func (c *Cluster) StartWorker(id string, opts WorkerOptions) *Worker {
 	if opts.Parallelism == 0 {
 		opts.Parallelism = 2
 	}
-	w := &Worker{ID: id, c: c, opts: opts, conns: make(map[string]*grpc.ClientConn), changed: make(chan struct{}, 1), incarnation: 1, procs: make(map[procKey]*proc)}
-	w.mu.outputs, w.mu.reads = make(map[string][]string), make(map[string][]string)
+	w := &Worker{
+		ID: id, c: c, opts: opts, conns: make(map[string]*grpc.ClientConn), changed: make(chan struct{}, 1), incarnation: max(opts.Incarnation, 1),
+		procs: make(map[procKey]*proc),
+	}
+	w.mu.hold = math.MaxInt32
+	c.disks.reach(id, true)
+	w.mu.outputs, w.mu.reads, w.mu.opened = make(map[string][]string), make(map[string][]string), make(map[string]int)
 	w.group = run.NewGroup(context.WithoutCancel(c.t.Context()), id)
 	w.group.Go("life", w.live)
 	if opts.Logs != nil {
@@ -156,6 +174,7 @@ func (a *agent) Logs(req *controlpb.LogsRequest, stream grpc.ServerStreamingServ
 // Stop ends the worker, and with it everything that runs on it.
 func (w *Worker) Stop() {
 	w.c.t.Helper()
+	w.c.disks.reach(w.ID, false)
 	w.group.Stop()
 	if err := w.group.Wait(); err != nil {
 		w.c.t.Errorf("worker %s: %v", w.ID, err)
@@ -169,10 +188,13 @@ func (w *Worker) Stop() {
 }
 
 // Hold keeps attempts running until Finish.
-func (w *Worker) Hold() { w.set(func() { w.mu.hold = true }) }
+func (w *Worker) Hold() { w.HoldFrom(0) }
+
+// HoldFrom keeps attempts of a chain and of those behind it running until Finish.
+func (w *Worker) HoldFrom(chain int32) { w.set(func() { w.mu.hold = chain }) }
 
 // Finish lets attempts finish.
-func (w *Worker) Finish() { w.set(func() { w.mu.hold = false }) }
+func (w *Worker) Finish() { w.HoldFrom(math.MaxInt32) }
 
 // Deafen makes the worker stop reading what the leader says, while it goes on to speak.
 func (w *Worker) Deafen() { w.set(func() { w.mu.deaf = true }) }

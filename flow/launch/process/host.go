@@ -123,6 +123,10 @@ func (h *host) do(ctx context.Context, m *taskpb.AgentMessage) {
 		if h.tasks != nil {
 			h.tasks.AssignSplits(m.AssignSplits)
 		}
+	case *taskpb.AgentMessage_OpenGate:
+		if h.tasks != nil {
+			h.tasks.OpenGate(m.OpenGate)
+		}
 	}
 }
 
@@ -179,6 +183,11 @@ func (h *host) start(d *taskpb.Deployment) *jobpb.Failure {
 		f.Position = first.Where
 		return f
 	}
+	return h.assemble(d, program)
+}
+
+// assemble makes the exchanges and the task runtime of a program and starts them.
+func (h *host) assemble(d *taskpb.Deployment, program *task.Program) *jobpb.Failure {
 	memory, err := setting.Divide(d.ProcessMemory, setting.Values(d.Settings))
 	if err != nil {
 		return fatal(setting.CodeBadValue, "%v: raise the worker's --memory, or lower network.memory, state.memory or batch.memory", err)
@@ -191,14 +200,26 @@ func (h *host) start(d *taskpb.Deployment) *jobpb.Failure {
 	if err != nil {
 		return fatal(fault.CodeDeploy, "the exchange cannot be started: %v", err)
 	}
+	results, err := h.openResults(d, network)
+	if err != nil {
+		return fatal(fault.CodeDeploy, "the directory of stored results cannot be used: %v", err)
+	}
+	spill, err := openSpill(d.Settings)
+	if err != nil {
+		return fatal(fault.CodeDeploy, "the directory for spilled records cannot be used: %v", err)
+	}
 	tasks, err := task.NewProcess(task.Config{
-		Program: program, Job: d.Job, Worker: h.worker, Process: d.Process, Network: network, Log: h.log, Host: h,
+		Program: program, Job: d.Job, Worker: h.worker, Process: d.Process, Network: network, Results: results, Spill: spill,
+		Log: h.log, Host: h,
 	})
 	if err != nil {
 		return fatal(fault.CodeDeploy, "the task runtime cannot be started: %v", err)
 	}
 	h.tasks = tasks
 	h.serve(h.network, "exchange", network.Run)
+	if results != nil {
+		h.serve(h.network, "exchange of stored results", results.Run)
+	}
 	h.serve(h.work, "tasks", tasks.Run)
 	h.serve(h.work, "commits", h.commitAll)
 	h.serve(h.work, "samples", h.sampleAll)

@@ -51,7 +51,7 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-func startChild(t *testing.T) *child {
+func startChild(t *testing.T, env ...string) *child {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -63,6 +63,7 @@ func startChild(t *testing.T) *child {
 	}
 	c := &child{t: t, end: end, cmd: exec.Command(self), out: &output{}}
 	c.cmd.Env = []string{pipe.EnvTask + "=1", pipe.EnvWorker + "=w-1", "GORACE=atexit_sleep_ms=0", "PATH=" + os.Getenv("PATH")}
+	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.ExtraFiles, c.cmd.Stdout, c.cmd.Stderr = inherit, c.out, c.out
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,7 @@
-// Package keyed holds the rolling aggregations of a keyed stream: count, reduce, fold.
+// Package keyed holds the rolling aggregations of a keyed stream: count, sum, least and greatest, reduce, fold.
 //
-// On unbounded input every update is emitted, with the time of its record. On bounded input the final value of each key is
-// emitted when the input has ended, with the time element.MaxTime: downstream nothing has been promised about that time
-// yet, so that it is late for no window.
+// Every update is emitted, with the time of its record. Bounded input, of which only the final values count, is aggregated by
+// worker/operator/batch/aggregate.
 //
 // The state is a directory of worker/state with one value per key. It lives as long as the attempt.
 //

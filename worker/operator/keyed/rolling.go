@@ -38,22 +38,6 @@ func Updates[K comparable, In, Acc, Out any](a Aggregation[K, In, Acc, Out]) tas
 	}
 }
 
-// Final emits the result of each key at the end of the input.
-func Final[K comparable, In, Acc, Out any](a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
-	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		r, err := open(rt, a)
-		if err != nil {
-			return nil, nil, err
-		}
-		o := &final[K, In, Acc, Out]{rolling: r, emit: func(k K) error {
-			rt.At = element.MaxTime
-			out(a.Result(k, *r.acc.Ref()))
-			return rt.Stopped()
-		}}
-		return func(v In) { r.add(a.Key(v), v) }, o, nil
-	}
-}
-
 // emitter emits the result of a key as it is now.
 func emitter[K comparable, In, Acc, Out any](rt *task.Runtime, out task.Push[Out], a Aggregation[K, In, Acc, Out]) func(K, Acc) {
 	if a.Clone == nil {
@@ -126,18 +110,4 @@ func (r *rolling[K, In, Acc, Out]) OnWatermark(element.Time) error {
 		r.measure()
 	}
 	return r.dir.Err()
-}
-
-type final[K comparable, In, Acc, Out any] struct {
-	*rolling[K, In, Acc, Out]
-	emit func(K) error
-}
-
-// OnWatermark emits everything at the end of the input. Not in Finish: then consumers would already have been
-// promised that nothing follows.
-func (o *final[K, In, Acc, Out]) OnWatermark(t element.Time) error {
-	if err := o.rolling.OnWatermark(t); err != nil || t != element.MaxTime {
-		return err
-	}
-	return o.dir.Each(o.emit)
 }

@@ -1,11 +1,10 @@
 package keyed_test
 
 import (
-	"cmp"
 	"errors"
+	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/sluiceio/sluice/flow/element"
@@ -79,30 +78,6 @@ func TestUpdatesFollowEachRecord(t *testing.T) {
 	})
 }
 
-func TestFinalValuesComeAtTheEndAndLateForNoWindow(t *testing.T) {
-	order := cmpopts.SortSlices(func(a, b out) bool { return cmp.Less(a.Value.Key, b.Value.Key) })
-	rapid.Check(t, func(rt *rapid.T) {
-		operatortest.Conform(t, keyed.Final(maxima()), drawItems(rt), func(items []item, end bool) []out {
-			if !end {
-				return nil
-			}
-			var all []out
-			for _, r := range totals(items) {
-				all = append(all, out{Value: r, At: element.MaxTime})
-			}
-			return all
-		}, order)
-	})
-}
-
-func TestFinalValuesStopWhenTheAttemptDoes(t *testing.T) {
-	operatortest.StopsEmitting(t, keyed.Final(maxima()), func(push func(event, element.Time)) {
-		for k := range int64(100) {
-			push(event{k, 1}, 0)
-		}
-	})
-}
-
 func lists(clone func([]int64) ([]int64, error)) keyed.Aggregation[int64, event, []int64, []int64] {
 	return keyed.Aggregation[int64, event, []int64, []int64]{
 		Key:   func(e event) int64 { return e.Key },
@@ -136,24 +111,13 @@ func TestAnAccumulatorThatCannotBeCopiedFailsTheAttempt(t *testing.T) {
 }
 
 func TestRollingAllocatesNothingPerRecord(t *testing.T) {
-	for name, stage := range map[string]func(keyed.Aggregation[int64, event, acc, result]) *operatortest.Harness[event, result]{
-		"updates": func(a keyed.Aggregation[int64, event, acc, result]) *operatortest.Harness[event, result] {
-			return operatortest.New(t, keyed.Updates(a))
-		},
-		"final": func(a keyed.Aggregation[int64, event, acc, result]) *operatortest.Harness[event, result] {
-			return operatortest.New(t, keyed.Final(a))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			operatortest.NoAllocation(t, stage(maxima()), 5000, func(i int) (event, element.Time) {
-				return event{int64(i % 1000), int64(i)}, element.Time(i)
-			})
-		})
-	}
+	operatortest.NoAllocation(t, operatortest.New(t, keyed.Updates(maxima())), 5000, func(i int) (event, element.Time) {
+		return event{int64(i % 1000), int64(i)}, element.Time(i)
+	})
 }
 
 func TestStateIsMeasured(t *testing.T) {
-	h := operatortest.New(t, keyed.Final(maxima()))
+	h := operatortest.New(t, keyed.Updates(maxima()))
 	for k := range int64(1000) {
 		h.Push(t, event{k, 1}, 0)
 	}
@@ -164,10 +128,51 @@ func TestStateIsMeasured(t *testing.T) {
 }
 
 func TestAKeyThatCannotBeHashedIsNotBuilt(t *testing.T) {
-	_, err := operatortest.Build(t, keyed.Final(keyed.Aggregation[float64, float64, float64, float64]{
+	_, err := operatortest.Build(t, keyed.Updates(keyed.Aggregation[float64, float64, float64, float64]{
 		Key: func(v float64) float64 { return v }, State: "acc",
 	}))
 	if err == nil {
 		t.Error("a float became a key")
 	}
 }
+
+func TestArithmeticIsThatOfTheLanguage(t *testing.T) {
+	key, n := func(e event) int64 { return e.Key }, func(e event) int64 { return e.N }
+	for name, c := range map[string]struct {
+		a    keyed.Aggregation[int64, event, int64, result]
+		fold func(acc, n int64) int64
+	}{
+		"sum": {keyed.Sum(key, n, plain), func(acc, n int64) int64 { return acc + n }},
+		"min": {keyed.Min(key, n, plain), func(acc, n int64) int64 { return min(acc, n) }},
+		"max": {keyed.Max(key, n, plain), func(acc, n int64) int64 { return max(acc, n) }},
+	} {
+		c.a.State = "acc"
+		rapid.Check(t, func(rt *rapid.T) {
+			operatortest.Conform(t, keyed.Updates(c.a), drawItems(rt), func(items []item, end bool) []out {
+				if end || items[len(items)-1].Watermark {
+					return nil
+				}
+				last, known, acc := items[len(items)-1], false, int64(0)
+				for _, it := range items {
+					switch {
+					case it.Watermark || it.Value.Key != last.Value.Key:
+					case !known:
+						known, acc = true, it.Value.N
+					default:
+						acc = c.fold(acc, it.Value.N)
+					}
+				}
+				return []out{{Value: plain(last.Value.Key, acc), At: last.At}}
+			})
+		})
+		if t.Failed() {
+			t.Log(name)
+		}
+	}
+	nan := keyed.Min(key, func(event) float64 { return math.NaN() }, func(int64, float64) int { return 0 })
+	if got := nan.Add(1, event{}); got == got {
+		t.Errorf("the least of 1 and NaN is %v", got)
+	}
+}
+
+func plain(k, n int64) result { return result{Key: k, Max: n} }

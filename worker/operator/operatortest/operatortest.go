@@ -45,7 +45,12 @@ func New[In, Out any](t testing.TB, stage task.StageOf[In, Out]) *Harness[In, Ou
 
 // Build is New for stages that may refuse.
 func Build[In, Out any](t testing.TB, stage task.StageOf[In, Out]) (*Harness[In, Out], error) {
-	h := &Harness[In, Out]{Runtime: task.NewRuntime(t.Context(), Name)}
+	return BuildIn(t, task.NewRuntime(t.Context(), Name), stage)
+}
+
+// BuildIn is Build in surroundings that the test has prepared.
+func BuildIn[In, Out any](t testing.TB, rt *task.Runtime, stage task.StageOf[In, Out]) (*Harness[In, Out], error) {
+	h := &Harness[In, Out]{Runtime: rt}
 	push, op, err := stage(h.Runtime, func(v Out) {
 		if !h.drop {
 			h.out = append(h.out, Stamped[Out]{v, h.Runtime.At})

@@ -42,6 +42,20 @@ func (t *Table[K, V]) Find(k K, h uint64) (v *V, fresh bool) {
 	}
 }
 
+// Lookup is the value of k, whose hash is h, or nil. The pointer is valid until the next call of Find or Clear.
+func (t *Table[K, V]) Lookup(k K, h uint64) *V {
+	tag, mask := h|occupied, uint64(len(t.slots)-1)
+	for i := h & mask; ; i = (i + 1) & mask {
+		s := &t.slots[i]
+		if s.tag == tag && s.key == k {
+			return &s.val
+		}
+		if s.tag == 0 {
+			return nil
+		}
+	}
+}
+
 // insert takes the free slot i, or another one in a larger table.
 func (t *Table[K, V]) insert(k K, h, i uint64) *V {
 	if t.used >= len(t.slots)/4*3 {

@@ -4,99 +4,91 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
 	"github.com/sluiceio/sluice/worker/operator/table"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
-// Aggregation is what is computed per key and window. Its functions are shared by all subtasks of a process.
-type Aggregation[K comparable, In, Acc, Out any] struct {
-	Key func(In) K
-	// New is the accumulator of a key without records; nil: the zero value.
-	New func() Acc
-	Add func(acc *Acc, v In)
-	// Result is called once per key when its window fires.
-	Result func(k K, w window.Window, acc *Acc) Out
-	// LateOutput names the side output that takes late records; empty: they are dropped.
-	LateOutput string
-}
-
 // Tumbling aggregates by key and tumbling window.
 func Tumbling[K comparable, In, Acc, Out any](spec window.Tumbling, a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		hash, err := codec.Hasher[K]()
+		c, err := newCommon(rt, out, a)
 		if err != nil {
 			return nil, nil, err
 		}
-		o := &tumbling[K, In, Acc, Out]{rt: rt, out: out, spec: spec, agg: a, hash: hash}
+		o := &tumbling[K, In, Acc, Out]{common: c, spec: spec}
 		o.uncache()
-		if a.LateOutput != "" {
-			push, err := task.SideOutput[In](rt, a.LateOutput)
-			if err != nil {
-				return nil, nil, err
-			}
-			o.late = push
-		}
 		return o.push, o, nil
 	}
 }
 
-// pane is a window that has not fired, with its accumulators.
-type pane[K comparable, Acc any] struct {
+// bucket is a window that still takes records, with its accumulators.
+type bucket[K comparable, Acc any] struct {
 	win   window.Window
 	table *table.Table[K, Acc]
+	fired bool
+	firings[K]
 }
 
 type tumbling[K comparable, In, Acc, Out any] struct {
-	task.Base
-	rt   *task.Runtime
-	out  task.Push[Out]
-	late task.Push[In] // nil: late records are dropped
+	common[K, In, Acc, Out]
 	spec window.Tumbling
-	hash func(K) uint64
-	agg  Aggregation[K, In, Acc, Out]
 
 	// cur is the window of the last record: most records follow one of the same window. cur.Start > cur.End: none.
-	cur   window.Window
-	table *table.Table[K, Acc]
+	cur     window.Window
+	table   *table.Table[K, Acc]
+	refires *bucket[K, Acc] // the one of cur, if it has fired
 
-	panes []pane[K, Acc]       // ordered by time
-	spare *table.Table[K, Acc] // cleared, of a window that has fired
+	buckets []*bucket[K, Acc]    // ordered by time
+	fired   int                  // the first ones, which wait for late records
+	spare   *table.Table[K, Acc] // cleared, of a window that is over
 }
 
 func (o *tumbling[K, In, Acc, Out]) push(v In) {
 	if at := o.rt.At; at < o.cur.Start || at >= o.cur.End {
 		if !o.seek(at) {
-			o.rt.Counters.Late++
-			if o.late != nil {
-				o.late(v)
-			}
+			o.drop(v)
 			return
 		}
 	}
 	k := o.agg.Key(v)
-	acc, fresh := o.table.Find(k, o.hash(k))
+	h := o.hash(k)
+	acc, fresh := o.table.Find(k, h)
 	if fresh && o.agg.New != nil {
 		*acc = o.agg.New()
 	}
 	o.agg.Add(acc, v)
+	if o.refires != nil {
+		n := 0
+		if !fresh || o.refires.again != nil && o.refires.again.Lookup(k, h) != nil {
+			n = o.refires.next(&o.rt.Counters.StateBytes, k, h)
+		}
+		o.emit(k, Firing{o.cur, n}, acc)
+	}
 }
 
-// seek makes the window of at the current one. It is false if that window has fired.
+// seek makes the window of at the current one. It is false if that window is over.
 func (o *tumbling[K, In, Acc, Out]) seek(at element.Time) bool {
 	win := o.spec.Assign(at)
-	if win.Last() <= o.rt.Watermark {
+	if o.isLate(win) {
 		return false
 	}
-	i, found := slices.BinarySearchFunc(o.panes, win.Start, func(p pane[K, Acc], start element.Time) int {
-		return cmp.Compare(p.win.Start, start)
+	i, found := slices.BinarySearchFunc(o.buckets, win.Start, func(b *bucket[K, Acc], start element.Time) int {
+		return cmp.Compare(b.win.Start, start)
 	})
 	if !found {
-		o.panes = slices.Insert(o.panes, i, pane[K, Acc]{win, o.fresh()})
+		b := &bucket[K, Acc]{win: win, table: o.fresh(), fired: win.Last() <= o.rt.Watermark}
+		o.buckets = slices.Insert(o.buckets, i, b)
+		if b.fired {
+			o.fired++
+		}
 	}
-	o.cur, o.table = win, o.panes[i].table
+	b := o.buckets[i]
+	o.cur, o.table, o.refires = win, b.table, nil
+	if b.fired {
+		o.refires = b
+	}
 	return true
 }
 
@@ -110,54 +102,62 @@ func (o *tumbling[K, In, Acc, Out]) fresh() *table.Table[K, Acc] {
 }
 
 func (o *tumbling[K, In, Acc, Out]) uncache() {
-	o.cur, o.table = window.Window{Start: element.MaxTime, End: element.MinTime}, nil
+	o.cur, o.table, o.refires = window.Window{Start: element.MaxTime, End: element.MinTime}, nil, nil
 }
 
-// OnWatermark fires every window whose last instant is covered, the oldest first.
+// OnWatermark fires every window whose last instant is covered, the oldest first, and forgets those that are over.
 func (o *tumbling[K, In, Acc, Out]) OnWatermark(t element.Time) error {
-	n := 0
-	for n < len(o.panes) && o.panes[n].win.Last() <= t {
-		if err := o.fire(o.panes[n]); err != nil {
+	before := o.fired
+	for o.fired < len(o.buckets) && o.buckets[o.fired].win.Last() <= t {
+		b := o.buckets[o.fired]
+		b.fired = true
+		o.fired++
+		if err := o.fire(b); err != nil {
 			return err
 		}
+	}
+	n := 0
+	for n < o.fired && o.expired(o.buckets[n].win, t) {
+		o.recycle(o.buckets[n])
 		n++
 	}
-	if n == 0 {
-		return nil
+	o.buckets = slices.Delete(o.buckets, 0, n)
+	o.fired -= n
+	if n > 0 || o.fired != before {
+		o.uncache()
 	}
-	o.panes = slices.Delete(o.panes, 0, n)
-	o.uncache()
 	return nil
 }
 
-func (o *tumbling[K, In, Acc, Out]) fire(p pane[K, Acc]) error {
-	last := p.win.Last()
-	err := p.table.Each(func(k K, acc *Acc) error {
+func (o *tumbling[K, In, Acc, Out]) fire(b *bucket[K, Acc]) error {
+	last := b.win.Last()
+	return b.table.Each(func(k K, acc *Acc) error {
 		o.rt.At = last
-		o.out(o.agg.Result(k, p.win, acc))
+		o.out(o.agg.Result(k, Firing{Window: b.win}, acc))
 		return o.rt.Stopped()
 	})
-	if err != nil {
-		return err
-	}
+}
+
+func (o *tumbling[K, In, Acc, Out]) recycle(b *bucket[K, Acc]) {
+	b.release()
 	if o.spare != nil {
-		p.table.Release()
-		return nil
+		b.table.Release()
+		return
 	}
-	p.table.Clear()
-	o.spare = p.table
-	return nil
+	b.table.Clear()
+	o.spare = b.table
 }
 
 // Close drops the tables.
 func (o *tumbling[K, In, Acc, Out]) Close() error {
-	for _, p := range o.panes {
-		p.table.Release()
+	for _, b := range o.buckets {
+		b.table.Release()
+		b.release()
 	}
 	if o.spare != nil {
 		o.spare.Release()
 	}
-	o.panes, o.spare = nil, nil
+	o.buckets, o.spare, o.fired = nil, nil, 0
 	o.uncache()
 	return nil
 }

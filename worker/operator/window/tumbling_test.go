@@ -32,8 +32,8 @@ func sums() window.Aggregation[int64, event, int64, result] {
 	return window.Aggregation[int64, event, int64, result]{
 		Key: func(e event) int64 { return e.Key },
 		Add: func(acc *int64, e event) { *acc += e.N },
-		Result: func(k int64, w win.Window, acc *int64) result {
-			return result{k, w, *acc}
+		Result: func(k int64, f window.Firing, acc *int64) result {
+			return result{k, f.Window, *acc}
 		},
 	}
 }

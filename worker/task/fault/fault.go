@@ -11,6 +11,8 @@ import (
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/shuffle/stored"
+	"github.com/sluiceio/sluice/worker/spill"
 )
 
 // Codes of failures at run time (docs/errors.md has causes and fixes).
@@ -26,6 +28,9 @@ const (
 	CodePeer   = "E057" // a channel to another subtask broke
 	CodeStuck  = "E058" // user code did not return after its attempt was stopped
 	CodeDeploy = "E059" // the deployment cannot be run
+	CodeRoute  = "E128" // a partitioner returned an index that no consumer has
+
+	CodeNoStore = "E135" // the process has no directory for stored results
 )
 
 // Limits of what a failure carries to the coordinators, in bytes.
@@ -42,6 +47,7 @@ type Fault struct {
 	Position string // the record in flight; empty: none
 	Stack    string // of a panic
 	Err      error
+	Lost     []*jobpb.PartitionRef // stored results that could not be read
 }
 
 func (f *Fault) Error() string {
@@ -70,11 +76,12 @@ func Failure(err error) *jobpb.Failure {
 	return &jobpb.Failure{
 		Kind:     f.Kind,
 		Code:     f.Code,
-		Message:  bounded(f.Err.Error(), maxFailureText),
+		Message:  bounded(strings.TrimPrefix(f.Err.Error(), f.Code+": "), maxFailureText),
 		Operator: f.Operator,
 		Position: bounded(f.Position, maxFailureText),
 		Stack:    bounded(f.Stack, maxFailureStack),
 		TimeUs:   time.Now().UnixMicro(),
+		Lost:     f.Lost,
 	}
 }
 
@@ -105,14 +112,37 @@ func Of(err error, code, operator string) *Fault {
 	f := &Fault{Kind: jobpb.FailureKind_FAILURE_USER, Code: code, Operator: operator, Err: err}
 	if lost {
 		f.Kind, f.Code = jobpb.FailureKind_FAILURE_LOSS, CodePeer
+	} else if f.ofStored(err) {
+		return f
 	} else if _, ok := errors.AsType[*shuffle.MemoryError](err); ok {
 		f.Kind, f.Code = jobpb.FailureKind_FAILURE_FATAL, shuffle.CodeMemory
 	} else if _, ok := errors.AsType[*shuffle.RecordError](err); ok {
 		f.Code = shuffle.CodeRecord
+	} else if e, ok := errors.AsType[*spill.Error](err); ok {
+		if f.Code = e.Code; e.Fatal {
+			f.Kind = jobpb.FailureKind_FAILURE_FATAL
+		}
 	} else if connector.IsFatal(err) {
 		f.Kind = jobpb.FailureKind_FAILURE_FATAL
 	}
 	return f
+}
+
+// ofStored classifies the errors of stored results.
+func (f *Fault) ofStored(err error) bool {
+	if e, ok := errors.AsType[*stored.LostError](err); ok {
+		f.Kind, f.Code = jobpb.FailureKind_FAILURE_LOSS, stored.CodeLost
+		f.Lost = []*jobpb.PartitionRef{e.Name.Ref()}
+	} else if _, ok := errors.AsType[*stored.LinkError](err); ok {
+		f.Kind, f.Code = jobpb.FailureKind_FAILURE_LOSS, stored.CodeLink
+	} else if _, ok := errors.AsType[*stored.WriteError](err); ok {
+		f.Code = stored.CodeWrite // another worker may have room
+	} else if _, ok := errors.AsType[*stored.AskedError](err); ok {
+		f.Kind, f.Code = jobpb.FailureKind_FAILURE_FATAL, stored.CodeAsked
+	} else {
+		return false
+	}
+	return true
 }
 
 // Fatal is a failure that a restart cannot cure.

@@ -6,9 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/shuffle/stored"
+	"github.com/sluiceio/sluice/worker/spill"
 )
 
 var errTest = errors.New("test failure")
@@ -27,6 +31,13 @@ func TestKindsOfFailure(t *testing.T) {
 		{&Fault{Kind: jobpb.FailureKind_FAILURE_LOSS, Code: "x", Err: &shuffle.LossError{}}, jobpb.FailureKind_FAILURE_LOSS, "x"},
 		{&shuffle.MemoryError{}, jobpb.FailureKind_FAILURE_FATAL, shuffle.CodeMemory},
 		{&shuffle.RecordError{}, jobpb.FailureKind_FAILURE_USER, shuffle.CodeRecord},
+		{fmt.Errorf("outer: %w", &spill.Error{Code: spill.CodeSpace}), jobpb.FailureKind_FAILURE_USER, spill.CodeSpace},
+		{&spill.Error{Code: spill.CodeBudget, Fatal: true}, jobpb.FailureKind_FAILURE_FATAL, spill.CodeBudget},
+		{fmt.Errorf("read: %w", &stored.LostError{Cause: errTest}), jobpb.FailureKind_FAILURE_LOSS, stored.CodeLost},
+		{&stored.LinkError{Cause: errTest}, jobpb.FailureKind_FAILURE_LOSS, stored.CodeLink},
+		{&stored.WriteError{Cause: errTest}, jobpb.FailureKind_FAILURE_USER, stored.CodeWrite},
+		{&stored.AskedError{Cause: errTest}, jobpb.FailureKind_FAILURE_FATAL, stored.CodeAsked},
+		{&shuffle.LossError{Cause: Of(&stored.LostError{Cause: errTest}, "", "")}, jobpb.FailureKind_FAILURE_LOSS, CodePeer},
 		{fmt.Errorf("outer: %w", Fatal(CodePlan, "x")), jobpb.FailureKind_FAILURE_FATAL, CodePlan},
 	} {
 		if f := Of(c.err, CodeUser, "op"); f.Kind != c.kind || f.Code != c.code {
@@ -35,6 +46,19 @@ func TestKindsOfFailure(t *testing.T) {
 	}
 	if f := Failure(errTest); f.Kind != jobpb.FailureKind_FAILURE_FATAL || f.Code != CodeDeploy {
 		t.Errorf("an error of deployment became %v", f)
+	}
+}
+
+func TestALossNamesThePartitionThatWasLost(t *testing.T) {
+	lost := &stored.LostError{Name: stored.Name{Edge: 3, Producer: 7, Attempt: 2}, Cause: errTest}
+	f := Failure(Of(fmt.Errorf("read: %w", lost), CodeUser, "op"))
+	want := &jobpb.PartitionRef{Edge: 3, Producer: 7, Attempt: 2}
+	if len(f.Lost) != 1 || !proto.Equal(f.Lost[0], want) {
+		t.Errorf("lost %v, want %v", f.Lost, want)
+	}
+	// The one that lost it tells.
+	if f := Failure(Of(&shuffle.LossError{Cause: Of(lost, CodeUser, "op")}, CodeUser, "other")); len(f.Lost) != 0 {
+		t.Errorf("a peer's loss is told as %v", f.Lost)
 	}
 }
 

@@ -23,6 +23,8 @@ const (
 	Plain
 	// Keyed can route by key group, too.
 	Keyed
+	// Custom routes by a function of the user.
+	Custom
 )
 
 // Layout is a plan that fits the program.
@@ -73,8 +75,8 @@ func (l *Layout) addEdge(e *jobpb.Edge, link func(Input) Link) error {
 	if l.Plan.Chains[e.ToChain].Operators[0] != e.ToOperator {
 		return errors.New("does not lead to the head of a chain")
 	}
-	if e.Exchange != jobpb.ExchangeKind_EXCHANGE_PIPELINED || e.Partitioner == jobpb.Partitioner_PARTITIONER_CUSTOM {
-		return fmt.Errorf("%v, %v: not known to this runtime", e.Exchange, e.Partitioner)
+	if e.Exchange != jobpb.ExchangeKind_EXCHANGE_PIPELINED && e.Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING {
+		return fmt.Errorf("%v: not known to this runtime", e.Exchange)
 	}
 	in := Input{e.ToOperator, e.Input}
 	if l.Edges[in] != nil {
@@ -85,6 +87,8 @@ func (l *Layout) addEdge(e *jobpb.Edge, link func(Input) Link) error {
 		return errors.New("the program has no exchange for it")
 	case has != Keyed && e.Partitioner == jobpb.Partitioner_PARTITIONER_HASH:
 		return errors.New("hash partitioner without a key")
+	case has != Custom && e.Partitioner == jobpb.Partitioner_PARTITIONER_CUSTOM:
+		return errors.New("custom partitioner without a function")
 	}
 	l.Edges[in] = e
 	return nil

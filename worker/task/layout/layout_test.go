@@ -79,11 +79,11 @@ func TestPlansThatThisBinaryCannotRunAreRefused(t *testing.T) {
 			p.Chains[2].Operators = []int32{4, 3}
 			return keyed
 		},
-		"edge 0: EXCHANGE_BLOCKING, PARTITIONER_HASH: not known": func(p *jobpb.Plan) func(Input) Link {
-			p.Edges[0].Exchange = jobpb.ExchangeKind_EXCHANGE_BLOCKING
+		"edge 0: EXCHANGE_AUTO: not known": func(p *jobpb.Plan) func(Input) Link {
+			p.Edges[0].Exchange = jobpb.ExchangeKind_EXCHANGE_AUTO
 			return keyed
 		},
-		"edge 1: EXCHANGE_PIPELINED, PARTITIONER_CUSTOM: not known": func(p *jobpb.Plan) func(Input) Link {
+		"edge 1: custom partitioner without a function": func(p *jobpb.Plan) func(Input) Link {
 			p.Edges[1].Partitioner = jobpb.Partitioner_PARTITIONER_CUSTOM
 			return keyed
 		},

@@ -16,11 +16,12 @@ import (
 
 // Config are the parameters of all built-in jobs; each says which it reads.
 type Config struct {
-	Job     string `flag:"job" default:"count" help:"which built-in job: count, pass"`
+	Job     string `flag:"job" default:"count" help:"which built-in job: count, pass, stages"`
 	Records int64  `flag:"records" default:"1000000" help:"records to generate; -1: without end"`
 	Keys    int64  `flag:"keys" default:"1000" help:"number of different keys"`
 	Rate    int    `flag:"rate" default:"0" help:"records per second of the whole job; 0: full speed"`
 	Out     string `flag:"out" help:"directory for the rows; empty: they are counted and thrown away"`
+	Pause   int    `flag:"pause" default:"0" help:"microseconds that each subtask of stages rests after 1000 records"`
 	FailAt  int64  `flag:"fail-at" default:"-1" help:"number of the record at which the job fails, on every attempt; -1: none"`
 }
 
@@ -35,6 +36,7 @@ func builtins() []builtin {
 	return []builtin{
 		{"count", "generate records, count them by key: rows KEY|COUNT", count},
 		{"pass", "generate records and write each: rows NUMBER|KEY", pass},
+		{"stages", "two inputs merged, rebalanced, counted by key and gathered by the last digit of the key, stage by stage: rows DIGIT|KEYS|COUNT|SUM|XOR", stages},
 	}
 }
 

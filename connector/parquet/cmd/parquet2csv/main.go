@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,8 +20,9 @@ import (
 
 func main() {
 	files := flag.Int("files", 1, "number of CSV files")
+	row := flag.String("row", "", "`name` of a last column that numbers the rows from 0; empty: no such column")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: parquet2csv [-files N] FILE.parquet DIR")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: parquet2csv [-files N] [-row NAME] FILE.parquet DIR")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -28,14 +30,19 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := convert(flag.Arg(0), flag.Arg(1), *files); err != nil {
+	if err := convert(flag.Arg(0), flag.Arg(1), options{parts: *files, row: *row}); err != nil {
 		fmt.Fprintln(os.Stderr, "parquet2csv:", err)
 		os.Exit(1)
 	}
 }
 
+type options struct {
+	parts int    // number of CSV files
+	row   string // header of the column of row numbers; empty: none
+}
+
 // convert writes the rows of the file at from into parts below a new directory to.
-func convert(from, to string, parts int) (err error) {
+func convert(from, to string, o options) (err error) {
 	if _, err := os.Stat(to); err == nil {
 		return fmt.Errorf("%s exists already", to)
 	}
@@ -60,12 +67,12 @@ func convert(from, to string, parts int) (err error) {
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
-	t, err := newTable(file)
+	t, err := newTable(file, o.row)
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
-	for i := range int64(parts) {
-		first, end := file.NumRows()*i/int64(parts), file.NumRows()*(i+1)/int64(parts)
+	for i := range int64(o.parts) {
+		first, end := file.NumRows()*i/int64(o.parts), file.NumRows()*(i+1)/int64(o.parts)
 		if err := t.part(filepath.Join(tmp, fmt.Sprintf("part-%03d.csv", i)), end-first); err != nil {
 			return err
 		}
@@ -75,14 +82,16 @@ func convert(from, to string, parts int) (err error) {
 
 // table is the rows of a file that are not written yet.
 type table struct {
-	header []string
-	cells  []func(pq.Value) string // by column
-	groups []pq.RowGroup
-	rows   pq.Rows // of the row group being read; nil: none
-	buf    []pq.Row
+	header   []string
+	cells    []func(pq.Value) string // by column; the column of row numbers has none
+	numbered bool                    // the last column of header holds row numbers
+	row      int64                   // number of the next row
+	groups   []pq.RowGroup
+	rows     pq.Rows // of the row group being read; nil: none
+	buf      []pq.Row
 }
 
-func newTable(file *pq.File) (*table, error) {
+func newTable(file *pq.File, row string) (*table, error) {
 	t := &table{groups: file.RowGroups(), buf: make([]pq.Row, 1024)}
 	for _, path := range file.Schema().Columns() {
 		if len(path) != 1 {
@@ -94,6 +103,12 @@ func newTable(file *pq.File) (*table, error) {
 		}
 		t.header = append(t.header, path[0])
 		t.cells = append(t.cells, format(leaf.Node.Type()))
+	}
+	if row != "" {
+		if slices.Contains(t.header, row) {
+			return nil, fmt.Errorf("there is a column %q already", row)
+		}
+		t.header, t.numbered = append(t.header, row), true
 	}
 	return t, nil
 }
@@ -145,6 +160,10 @@ func (t *table) part(path string, n int64) (err error) {
 					record[v.Column()] = t.cells[v.Column()](v)
 				}
 			}
+			if t.numbered {
+				record[len(t.cells)] = strconv.FormatInt(t.row, 10)
+			}
+			t.row++
 			if err := w.Write(record); err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ func TestRowsKeepTheirOrderAcrossFiles(t *testing.T) {
 	if err := errors.Join(w.Close(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := convert(from, to, 4); err != nil {
+	if err := convert(from, to, options{parts: 4}); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(to, "*"))
@@ -82,7 +82,7 @@ func TestRowsKeepTheirOrderAcrossFiles(t *testing.T) {
 			t.Errorf("row %d: %q, want %q", i, line, want)
 		}
 	}
-	if err := convert(from, to, 1); err == nil {
+	if err := convert(from, to, options{parts: 1}); err == nil {
 		t.Error("an existing directory was overwritten")
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".parquet2csv-*")); len(left) > 0 {
@@ -107,10 +107,57 @@ func TestNestedColumnsAreRefused(t *testing.T) {
 	if err := errors.Join(w.Close(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := convert(from, filepath.Join(dir, "out"), 1); err == nil || !strings.Contains(err.Error(), "tags") {
+	if err := convert(from, filepath.Join(dir, "out"), options{parts: 1}); err == nil || !strings.Contains(err.Error(), "tags") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "out")); err == nil {
 		t.Error("half a directory was published")
+	}
+}
+
+func TestRowsAreNumberedAcrossFilesAndRowGroups(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "in.parquet"), filepath.Join(dir, "out")
+	type named struct {
+		Name string `parquet:"name"`
+	}
+	f, err := os.Create(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := pq.NewGenericWriter[named](f, pq.MaxRowsPerRowGroup(4))
+	for i := range 11 {
+		if _, err := w.Write([]named{{Name: "n" + strconv.Itoa(i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := convert(from, to, options{parts: 3, row: "row"}); err != nil {
+		t.Fatal(err)
+	}
+	next := 0
+	for i := range 3 {
+		data, err := os.ReadFile(filepath.Join(to, "part-00"+strconv.Itoa(i)+".csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+		if lines[0] != "name,row" {
+			t.Errorf("header %q", lines[0])
+		}
+		for _, line := range lines[1:] {
+			if want := "n" + strconv.Itoa(next) + "," + strconv.Itoa(next); line != want {
+				t.Errorf("line %q, want %q", line, want)
+			}
+			next++
+		}
+	}
+	if next != 11 {
+		t.Errorf("%d rows", next)
+	}
+	if err := convert(from, filepath.Join(dir, "twice"), options{parts: 1, row: "name"}); err == nil || !strings.Contains(err.Error(), "name") {
+		t.Errorf("a column of the file was hidden: %v", err)
 	}
 }

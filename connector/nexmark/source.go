@@ -1,0 +1,256 @@
+package nexmark
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/connector/internal/pace"
+	"github.com/sluiceio/sluice/flow/element"
+)
+
+// Config describes a part of the workload: the events [0, Events) of every kind together.
+type Config struct {
+	Seed uint64
+	// UsPerEvent is the event time between two events, in microseconds; 0: 100.
+	UsPerEvent int64
+	// Events is the number of events of all kinds; 0: without end.
+	Events int64
+	// Rate limits the source to so many event indices per second, shared by its splits; 0: full speed.
+	Rate int
+}
+
+// Generator makes the events of c.
+func (c Config) Generator() Generator {
+	us := c.UsPerEvent
+	if us == 0 {
+		us = 100
+	}
+	return New(c.Seed, us)
+}
+
+// Persons are the persons among the events.
+func (c Config) Persons() connector.Source[Person] { return Of(c, KindPerson, Generator.Person) }
+
+// Auctions are the auctions among the events.
+func (c Config) Auctions() connector.Source[Auction] { return Of(c, KindAuction, Generator.Auction) }
+
+// Bids are the bids among the events.
+func (c Config) Bids() connector.Source[Bid] { return Of(c, KindBid, Generator.Bid) }
+
+// LeanBids are the bids without channel and URL.
+func (c Config) LeanBids() connector.Source[Bid] { return Of(c, KindBid, Generator.LeanBid) }
+
+// LeanAuctions are the auctions without their items' names.
+func (c Config) LeanAuctions() connector.Source[Auction] {
+	return Of(c, KindAuction, Generator.LeanAuction)
+}
+
+// LeanPersons are the persons without email and credit card.
+func (c Config) LeanPersons() connector.Source[Person] {
+	return Of(c, KindPerson, Generator.LeanPerson)
+}
+
+// Of is the source of what f makes of the events of one kind. f must be pure; fields that it does not ask for are not
+// computed. The position of a split is one integer: the index of its next event.
+func Of[T any](c Config, kind Kind, f func(g Generator, i int64) T) connector.Source[T] {
+	return &source[T]{cfg: c, kind: kind, f: f, g: c.Generator()}
+}
+
+// All is the source of what f makes of every event; f looks at KindOf(i).
+func All[T any](c Config, f func(g Generator, i int64) T) connector.Source[T] {
+	return &source[T]{cfg: c, every: true, f: f, g: c.Generator()}
+}
+
+type source[T any] struct {
+	cfg   Config
+	every bool
+	kind  Kind
+	f     func(g Generator, i int64) T
+	g     Generator
+}
+
+// block is how many consecutive events go to one split before the next split's turn: so that the event times of splits
+// stay close together, whoever reads them. A multiple of the round, so that every split has all kinds.
+const block = 500
+
+func (s *source[T]) Bounded() bool { return s.cfg.Events > 0 }
+
+// String is the detail that a plan shows.
+func (s *source[T]) String() string {
+	if !s.Bounded() {
+		return fmt.Sprintf("seed %d, endless", s.cfg.Seed)
+	}
+	return fmt.Sprintf("seed %d, %d events", s.cfg.Seed, s.cfg.Events)
+}
+
+func (s *source[T]) OpenEnumerator(_ context.Context, parallelism int, _ []byte) (connector.Enumerator, error) {
+	return &enumerator{count: max(1, parallelism), bounded: s.Bounded()}, nil
+}
+
+func (s *source[T]) OpenReader(context.Context, *connector.Task) (connector.Reader[T], error) {
+	return &reader[T]{src: s}, nil
+}
+
+type enumerator struct {
+	count         int
+	bounded, done bool
+}
+
+func (e *enumerator) Next(ctx context.Context) ([]connector.Split, error) {
+	if e.done {
+		if e.bounded {
+			return nil, io.EOF
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	e.done = true
+	splits := make([]connector.Split, e.count)
+	for i := range splits {
+		splits[i] = lane{index: int64(i), of: int64(e.count), next: int64(i) * block}.split()
+	}
+	if e.bounded {
+		return splits, io.EOF
+	}
+	return splits, nil
+}
+
+func (e *enumerator) Snapshot(element.CheckpointID) ([]byte, error) { return nil, nil }
+func (e *enumerator) Close() error                                  { return nil }
+
+// lane is the share of one split: the blocks index, index+of, index+2·of, …; next is the index of its next event.
+type lane struct {
+	index, of, next int64
+	done            bool
+}
+
+const splitVersion = 1
+
+func (l lane) split() connector.Split {
+	var data []byte
+	for _, v := range []int64{l.index, l.of, l.next} {
+		data = binary.BigEndian.AppendUint64(data, uint64(v))
+	}
+	return connector.Split{ID: strconv.FormatInt(l.index, 10) + "/" + strconv.FormatInt(l.of, 10), Version: splitVersion, Data: data}
+}
+
+func decode(s connector.Split) (l lane, err error) {
+	if s.Version != splitVersion || len(s.Data) != 24 {
+		return l, connector.Fatal(fmt.Errorf("nexmark split %q: version %d, %d bytes", s.ID, s.Version, len(s.Data)))
+	}
+	for i, v := range []*int64{&l.index, &l.of, &l.next} {
+		*v = int64(binary.BigEndian.Uint64(s.Data[8*i:]))
+	}
+	if l.of < 1 || l.index < 0 || l.index >= l.of || l.next < 0 || l.next/block%l.of != l.index {
+		return l, connector.Fatal(fmt.Errorf("nexmark split %q: impossible lane %+v", s.ID, l))
+	}
+	return l, nil
+}
+
+// advance moves to the next event of the lane. It reports whether a block ended.
+func (l *lane) advance() bool {
+	l.next++
+	if l.next%block != 0 {
+		return false
+	}
+	l.next += (l.of - 1) * block
+	return true
+}
+
+type reader[T any] struct {
+	src   *source[T]
+	lanes []lane
+	turn  int // the lane that is served next
+	pace  pace.Pace
+}
+
+func (r *reader[T]) Assign(splits []connector.Split) error {
+	for _, s := range splits {
+		l, err := decode(s)
+		if err != nil {
+			return err
+		}
+		r.lanes = append(r.lanes, l)
+	}
+	return nil
+}
+
+// Poll serves the lanes block by block in turn.
+func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
+	live := 0
+	for range r.lanes {
+		if r.lanes[r.turn].done {
+			r.turn = (r.turn + 1) % len(r.lanes)
+			continue
+		}
+		live++
+		rate := r.rate()
+		room, ok := r.pace.Take(ctx, rate, out.Max-out.Len())
+		if !ok {
+			return nil
+		}
+		r.pace.GiveBack(rate, room-r.serve(room, out))
+		if out.Full() || r.src.cfg.Rate > 0 {
+			return nil
+		}
+	}
+	if live == 0 {
+		return io.EOF
+	}
+	return nil
+}
+
+// serve serves the lane whose turn it is, up to the end of its block, and returns how much of the room it took: events
+// of every kind where their rate is limited, else records.
+func (r *reader[T]) serve(room int, out *connector.Records[T]) (n int) {
+	s, l := r.src, &r.lanes[r.turn]
+	split := connector.SplitIndex(r.turn)
+	ended := false
+	for n < room && !ended {
+		i := l.next
+		if s.cfg.Events > 0 && i >= s.cfg.Events {
+			l.done, ended = true, true
+			out.Finish(split)
+			break
+		}
+		mine := s.every || KindOf(i) == s.kind
+		if mine {
+			out.Add(split, s.f(s.g, i), s.g.Time(i), i)
+		}
+		if mine || s.cfg.Rate > 0 {
+			n++
+		}
+		ended = l.advance()
+	}
+	if ended {
+		r.turn = (r.turn + 1) % len(r.lanes)
+	}
+	return n
+}
+
+// rate is the share of this reader, its lanes of all lanes, in events per second; 0: full speed.
+func (r *reader[T]) rate() float64 {
+	return float64(r.src.cfg.Rate) * float64(len(r.lanes)) / float64(r.lanes[0].of)
+}
+
+// Describe names the index of the event.
+func (r *reader[T]) Describe(_ connector.SplitIndex, pos int64) string {
+	return "event " + strconv.FormatInt(pos, 10)
+}
+
+func (r *reader[T]) Snapshot(element.CheckpointID) ([]connector.Split, error) {
+	var splits []connector.Split
+	for _, l := range r.lanes {
+		if !l.done {
+			splits = append(splits, l.split())
+		}
+	}
+	return splits, nil
+}
+
+func (r *reader[T]) Committed(context.Context, element.CheckpointID) error { return nil }
+func (r *reader[T]) Close() error                                          { return nil }

@@ -1,0 +1,147 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sluiceio/sluice/proto/commandpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+// restart fences the attempts of regions and lets them wait for their next ones. Their prepared output is void; a
+// committer removes it by its epoch, so nothing has to be remembered of it here.
+func (e *jobEdit) restart(c *commandpb.RestartRegions) Result {
+	h := e.j.head
+	if !e.in(jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING) {
+		return e.wrongStatus()
+	}
+	if c.JobEpoch != h.Epoch {
+		return e.stale("job epoch is %d", h.Epoch)
+	}
+	in := make([]bool, e.regions.v.len())
+	for _, r := range c.Regions {
+		if r.Region < 0 || int(r.Region) >= len(in) {
+			return refused(CodeMalformed, "job %s has no region %d", h.Id, r.Region)
+		}
+		s := e.regions.at(int(r.Region)).state
+		if r.Epoch != s.Epoch {
+			return e.stale("region %d is in epoch %d", r.Region, s.Epoch)
+		}
+		if s.Status == jobpb.RegionStatus_REGION_CREATED || s.Status == jobpb.RegionStatus_REGION_RESTARTING {
+			return e.stale("region %d waits for its attempts already", r.Region)
+		}
+		in[r.Region] = true
+	}
+	e.become(jobpb.JobStatus_JOB_RESTARTING)
+	for _, r := range c.Regions {
+		e.setRegion(int(r.Region), jobpb.RegionStatus_REGION_RESTARTING, r.Epoch+1)
+	}
+	e.markReordered(c.Reordered)
+	e.lose(c.Lost)
+	e.tellLost()
+	again := e.resetSubtasks(in)
+	e.countRestart(c)
+	e.tellRestart(c, again)
+	return applied(h.Id)
+}
+
+// markReordered notes which regions have read what will be made again in another order. Those that restart have not.
+func (e *jobEdit) markReordered(regions []int32) {
+	for _, i := range regions {
+		if i < 0 || int(i) >= e.regions.v.len() {
+			continue
+		}
+		r := e.regions.at(int(i))
+		if s := r.state.Status; r.state.Reordered || s == jobpb.RegionStatus_REGION_CREATED || s == jobpb.RegionStatus_REGION_RESTARTING {
+			continue
+		}
+		r.state = &jobpb.RegionState{Index: i, Epoch: r.state.Epoch, Status: r.state.Status, Reordered: true}
+		e.regions.set(int(i), r)
+		e.t.note(changeRegion, r.state)
+	}
+}
+
+// resetSubtasks takes back what the attempts of restarting regions achieved, their stored results included, and counts
+// them. Those that may still act keep their state until they report their end or their worker is lost.
+func (e *jobEdit) resetSubtasks(in []bool) (attempts int) {
+	for pos, s := range e.subtasks.v.all() {
+		if !in[s.Region] || s.State == jobpb.SubtaskState_SUBTASK_CREATED {
+			continue
+		}
+		attempts++
+		if active(s.State) && !s.Produced && !s.Loaded {
+			continue
+		}
+		n := copySubtask(s)
+		forget(n)
+		if !active(s.State) {
+			n.State = jobpb.SubtaskState_SUBTASK_CREATED
+		}
+		e.replace(pos, n)
+	}
+	for _, s := range e.j.sources {
+		if in[s.region] {
+			e.setSource(s.restarted(e.regions.at(int(s.region)).state.Epoch))
+		}
+	}
+	p := e.j.plan
+	chain := map[string]int32{}
+	for _, c := range p.Plan().Chains {
+		for _, o := range c.Operators {
+			chain[p.Plan().Graph.Operators[o].Id] = c.Index
+		}
+	}
+	e.dropOutput(func(c *jobpb.Committable) bool { return in[p.Of(int(p.First(chain[c.Sink])+c.Subtask))] })
+	return attempts
+}
+
+// forget takes back what an attempt has come to.
+func forget(s *jobpb.Subtask) {
+	s.Counters, s.Partitions, s.Produced, s.Loaded = nil, nil, false, false
+}
+
+func (e *jobEdit) countRestart(c *commandpb.RestartRegions) {
+	h := e.j.head
+	h.RestartAtUs, h.Message = max(h.RestartAtUs, c.RestartAtUs), "" // an earlier region may still wait out its back-off
+	if c.Cause.Kind == jobpb.FailureKind_FAILURE_LOSS {
+		h.Losses++
+	} else {
+		h.Restarts++
+	}
+	e.addFailure(c.Cause)
+	r := &jobpb.Restart{TimeUs: e.t.now, Kind: c.Cause.Kind, DelayUs: max(0, c.RestartAtUs-e.t.now)}
+	e.j.history = remember(e.j.history, r)
+	e.t.note(changeRestart, r)
+}
+
+// remember adds a restart and forgets the oldest of its kind, if there are too many: losses, which may be frequent, must not
+// drive out the failures by which a restart strategy judges.
+func remember(history []*jobpb.Restart, r *jobpb.Restart) []*jobpb.Restart {
+	kind := func(r *jobpb.Restart) bool { return r.Kind == jobpb.FailureKind_FAILURE_LOSS }
+	n, oldest := 0, 0
+	for i, old := range slices.Backward(history) {
+		if kind(old) == kind(r) {
+			n, oldest = n+1, i
+		}
+	}
+	kept := append(make([]*jobpb.Restart, 0, len(history)+1), history...)
+	if n >= MaxHistory {
+		kept = slices.Delete(kept, oldest, oldest+1)
+	}
+	return append(kept, r)
+}
+
+func (e *jobEdit) tellRestart(c *commandpb.RestartRegions, again int) {
+	s := fmt.Sprintf("region %d", c.Regions[0].Region)
+	if n := len(c.Regions); n > 1 {
+		s = fmt.Sprintf("%d regions", n)
+	}
+	regions := make([]int32, len(c.Regions))
+	for i, r := range c.Regions {
+		regions[i] = r.Region
+	}
+	e.t.event(&jobpb.Event{
+		Kind: "region-restarted", Job: e.j.ID(), Epoch: e.j.head.Epoch, Region: slices.Min(regions), Subtasks: int32(again),
+		Message: s + ": " + c.Cause.Code + ": " + firstLine(c.Cause.Message) + "; again: " + e.j.plan.SubtaskNames(regions),
+	})
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluiceio/sluice/flow/flowtest"
+)
+
+// digest identifies a multiset of rows.
+type digest struct {
+	Count    int64
+	Sum, Xor string
+}
+
+// digestOf reads the committed part files of dir.
+func digestOf(t *testing.T, dir string) digest {
+	t.Helper()
+	parts, err := filepath.Glob(filepath.Join(dir, "part-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var count int64
+	var sum, xor uint64
+	for _, p := range parts {
+		f, err := os.Open(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for sc := bufio.NewScanner(f); sc.Scan(); count++ {
+			h := fnv.New64a()
+			h.Write(sc.Bytes())
+			sum += h.Sum64()
+			xor ^= h.Sum64()
+		}
+	}
+	return digest{count, fmt.Sprintf("%016x", sum), fmt.Sprintf("%016x", xor)}
+}
+
+// profile is one run of the file of expected digests.
+type profile struct {
+	Name       string
+	Seed       uint64
+	UsPerEvent int64
+	N          int64
+	Queries    map[string]digest
+}
+
+func expected(t *testing.T, name string) profile {
+	t.Helper()
+	raw, err := os.ReadFile("data/nx1_expected.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Runs []profile }
+	if err := json.Unmarshal(raw, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range file.Runs {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no run %q", name)
+	return profile{}
+}
+
+func TestEveryQueryGivesTheIndependentAnswerAtAnyParallelism(t *testing.T) {
+	want := expected(t, "tiny")
+	for _, query := range slices.Sorted(maps.Keys(queries)) {
+		for _, parallelism := range []string{"1", "4"} {
+			t.Run(query+"/"+parallelism, func(t *testing.T) {
+				cfg := &Config{Query: query, Events: want.N, Seed: want.Seed, UsPerEvent: want.UsPerEvent, Out: t.TempDir()}
+				flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", parallelism), flowtest.Setting("mode", "streaming"))
+				if got := digestOf(t, cfg.Out); got != want.Queries[query] {
+					t.Errorf("digest %+v, want %+v", got, want.Queries[query])
+				}
+			})
+		}
+	}
+}
+
+func TestAnUnknownQueryNamesTheKnownOnes(t *testing.T) {
+	err := flowtest.Try(t, &Config{Query: "q99", UsPerEvent: 1}, build)
+	if err == nil || !strings.Contains(err.Error(), "q0, q1") {
+		t.Errorf("error %v", err)
+	}
+}

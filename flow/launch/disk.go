@@ -1,0 +1,99 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluiceio/sluice/flow/launch/workdir"
+	"github.com/sluiceio/sluice/flow/setting"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/shuffle/stored"
+	"github.com/sluiceio/sluice/shuffle/stored/partition"
+	"github.com/sluiceio/sluice/worker/spill"
+)
+
+// Directories below that of the run.
+const (
+	resultsDir = "results"
+	spillDir   = "spill"
+)
+
+// disk is what an embedded job keeps in files while it runs.
+type disk struct {
+	dir   *workdir.Dir
+	store *stored.Store
+	spill *spill.Area
+}
+
+// needsDisk reports whether anything of a plan is kept in files: most live jobs need none.
+func needsDisk(p *jobpb.Plan) bool {
+	for _, e := range p.Edges {
+		if e.Exchange == jobpb.ExchangeKind_EXCHANGE_BLOCKING {
+			return true
+		}
+	}
+	for _, op := range p.Graph.Operators {
+		if op.BatchMemory {
+			return true
+		}
+	}
+	return false
+}
+
+// openDisk makes the directory of a run. close removes it.
+func openDisk(settings setting.Values) (_ *disk, err error) {
+	compression, err := spill.ParseCompression(settings.Text(setting.BatchCompress))
+	if err != nil {
+		return nil, fmt.Errorf("setting %s: %w", setting.BatchCompress, err)
+	}
+	dir, err := workdir.Default().Make()
+	if err != nil {
+		return nil, err
+	}
+	d := &disk{dir: dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	if d.store, err = stored.Open(workdir.FS{}, dir.Join(resultsDir)); err != nil {
+		return nil, err
+	}
+	d.spill, err = spill.NewArea(spill.Config{FS: workdir.FS{}, Dir: dir.Join(spillDir), Compression: compression})
+	return d, err
+}
+
+// close removes everything. Nobody uses it any more.
+func (d *disk) close() error {
+	if d == nil {
+		return nil
+	}
+	return d.dir.Remove()
+}
+
+// drop deletes stored results that nobody needs.
+func (d *disk) drop(m *taskpb.DropPartitions) error {
+	if d == nil {
+		return nil
+	}
+	if m.All {
+		return d.store.DropJob(m.Job)
+	}
+	names := make([]stored.Name, len(m.Partitions))
+	for i, p := range m.Partitions {
+		names[i] = partition.FromProto(m.Job, p)
+	}
+	return d.store.Drop(names...)
+}
+
+// inventory is what a worker tells of its stored results when it registers.
+func (d *disk) inventory() (all []*taskpb.PartitionName) {
+	if d == nil {
+		return nil
+	}
+	for _, f := range d.store.Inventory() {
+		all = append(all, f.Name.Proto())
+	}
+	return all
+}

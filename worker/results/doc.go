@@ -1,0 +1,14 @@
+// Package results is what a worker keeps of jobs' stored results after the task processes that made them have gone: the
+// directory, its inventory, its service for readers, and the deletions that the leader plans.
+//
+// Nothing is deleted by age or on the worker's own judgement: what no leader names stays, across restarts of the agent
+// and for as long as no leader is found. Files of unfinished attempts are no results; they go when the agent starts.
+//
+// Task processes write into the directory themselves and the agent hears of it from their reports, which pass through
+// it before any reader can know of the result.
+//
+// Never here: when a result is needed (the coordinators' facts), how it is written and read (shuffle/stored), and
+// which messages say so (package worker).
+//
+// Concurrency: a Keeper may be used from any goroutine. It starts nothing: Serve and Delete are tasks of the worker.
+package results

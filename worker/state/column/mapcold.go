@@ -1,0 +1,274 @@
+package column
+
+import (
+	"errors"
+
+	"github.com/sluiceio/sluice/snapshot/chunk"
+	"github.com/sluiceio/sluice/worker/state/epoch"
+	"github.com/sluiceio/sluice/worker/state/slab"
+)
+
+// This file is what a map does with entries that are in the overflow, or go there.
+
+// keyOf is the entry of k in the row.
+func (s *Map[M, V]) keyOf(row uint32, k M, e *chunk.Entry) (err error) {
+	b, err := s.t.rowEntry(s.t.ev.key[:0], row, e)
+	if err != nil {
+		return err
+	}
+	at := len(b)
+	if b, err = s.keys.Append(b, &k); err == nil {
+		e.Key, e.Sub, s.t.ev.key = b[:at], b[at:], b
+	}
+	return err
+}
+
+// fetch brings the entry of k back; nil if there is none.
+func (s *Map[M, V]) fetch(row uint32, k M, h uint64) (uint32, *mapNode[M, V]) {
+	var e chunk.Entry
+	err := s.keyOf(row, k, &e)
+	if err == nil {
+		var record []byte
+		var ok bool
+		if record, ok, err = s.t.ev.load(s.number, &e, e.Sub); err == nil && !ok {
+			return 0, nil
+		}
+		if err == nil {
+			var id uint32
+			var n *mapNode[M, V]
+			if id, n, err = s.arrive(row, k, h, record); err == nil {
+				return id, n
+			}
+		}
+	}
+	s.t.Fail(s.t.FaultAt(CodeOverflow, s.name, row, err))
+	return 0, nil
+}
+
+// arrive makes a node of a record; nil if it says nothing any more.
+func (s *Map[M, V]) arrive(row uint32, k M, h uint64, record []byte) (uint32, *mapNode[M, V], error) {
+	id, n := s.add(row, k, h)
+	a := s.t.Epochs.Arrive(record)
+	err := s.cells.unpack(id, &n.cell, &a)
+	if err = errors.Join(err, a.End()); err != nil {
+		return 0, nil, err
+	}
+	s.pool.Stored.Add(id)
+	if n.cell.word == 0 {
+		err := s.discard(id)
+		s.release(id)
+		return 0, nil, err
+	}
+	if s.iterating > 0 {
+		if s.came == nil {
+			s.came = map[uint32]uint64{}
+		}
+		s.arrivals++
+		s.came[id] = s.arrivals
+	}
+	return id, n, nil
+}
+
+// discard removes the record of a node.
+func (s *Map[M, V]) discard(id uint32) error {
+	var e chunk.Entry
+	n := s.nodes.At(id)
+	if err := s.keyOf(n.row-1, n.key, &e); err != nil {
+		return err
+	}
+	s.pool.Stored.Remove(id)
+	return s.t.ev.remove(s.number, &e, e.Sub)
+}
+
+// eachCold calls f for the entries that were in the overflow when the iteration began, at arrival number since.
+func (s *Map[M, V]) eachCold(row uint32, since uint64, f func(M, *V) bool) error {
+	return s.scan(row, func(k M, h uint64, record []byte) (bool, error) {
+		id, n := s.find(row, k, h)
+		if n != nil && s.came[id] <= since {
+			return true, nil // it had its turn
+		}
+		var v V
+		if n == nil {
+			a := s.t.Epochs.Arrive(record)
+			exists, value, _, err := a.Image()
+			if err != nil || !exists {
+				return true, err
+			}
+			if s.flat {
+				if err := decodeAll(s.codec.Decode, value, &v); err != nil {
+					return false, err
+				}
+				return f(k, &v), nil
+			}
+			// Its reader may change what it leads to.
+			if id, n, err = s.arrive(row, k, h, record); err != nil || n == nil {
+				return true, err
+			}
+		}
+		if n.cell.word&present == 0 {
+			return true, nil
+		}
+		if !s.flat && n.cell.word != s.t.live {
+			s.access(id, &n.cell)
+		}
+		return f(k, &n.cell.v), nil
+	})
+}
+
+// scan calls f for all records of a row.
+func (s *Map[M, V]) scan(row uint32, f func(k M, h uint64, record []byte) (bool, error)) error {
+	var e chunk.Entry
+	var err error
+	if s.t.ev.key, err = s.t.rowEntry(s.t.ev.key[:0], row, &e); err != nil {
+		return err
+	}
+	return s.t.ev.scan(s.number, &e, func(sub, record []byte) (bool, error) {
+		var k M
+		if err := decodeAll(s.keys.Decode, sub, &k); err != nil {
+			return false, err
+		}
+		return f(k, s.placeOf(row, k), record)
+	})
+}
+
+// clearCold removes the entries of a row that are in the overflow, where they are.
+func (s *Map[M, V]) clearCold(row uint32) error {
+	gone := uint32(0)
+	err := s.scan(row, func(k M, h uint64, record []byte) (bool, error) {
+		if _, n := s.find(row, k, h); n != nil {
+			return true, nil
+		}
+		var e chunk.Entry
+		if err := s.keyOf(row, k, &e); err != nil {
+			return false, err
+		}
+		was, err := s.t.bury(s.number, &e, e.Sub, record)
+		if was {
+			gone++
+		}
+		return true, err
+	})
+	if gone > 0 {
+		s.heads.edit(row, s.headOf(row)).Count -= gone
+		s.t.emptied(row)
+	}
+	return err
+}
+
+func (s *Map[M, V]) pack(row uint32, d *epoch.Departure) error {
+	return s.heads.pack(row, &s.headOf(row).cell, d)
+}
+
+func (s *Map[M, V]) unpack(row uint32, a *epoch.Arrival) error {
+	return s.heads.came(row, s.headOf(row), a)
+}
+
+func (s *Map[M, V]) units() *slab.Pool { return &s.pool }
+
+func (s *Map[M, V]) touchable(id uint32) bool {
+	return s.iterating == 0 && (s.t.Entry == nil || s.nodes.At(id).row != s.t.Row+1)
+}
+
+func (s *Map[M, V]) unitDirty(id uint32) bool { return s.cells.dirty(id) }
+
+// evict moves a node to the overflow.
+func (s *Map[M, V]) evict(id uint32) (bool, error) {
+	n := s.nodes.At(id)
+	row := n.row - 1
+	d := s.t.ev.departure()
+	if err := s.keyOf(row, n.key, &d.Entry); err != nil {
+		return false, s.t.FaultAt(CodeCodec, s.name, row, err)
+	}
+	if !s.t.ev.fits(&d.Entry) {
+		return false, nil
+	}
+	err := s.cells.pack(id, &n.cell, d)
+	if err == nil {
+		err = s.t.ev.settle(s.number, d, d.Sub, recorded(s.pool.Stored.Has(id)))
+	}
+	if err != nil {
+		return false, s.t.FaultAt(CodeOverflow, s.name, row, err)
+	}
+	if d.Kept {
+		s.headOf(row).cold = true
+	}
+	s.release(id)
+	return true, nil
+}
+
+func (s *Map[M, V]) shed(row uint32, limit int) (bool, error) {
+	h := s.headOf(row)
+	for h.first != 0 {
+		if limit--; limit < 0 || s.iterating > 0 {
+			return false, nil
+		}
+		if ok, err := s.evict(h.first - 1); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (s *Map[M, V]) expire(at *uint32, limit int) {
+	s.scanExpired(&s.pool, at, limit, s.remove)
+}
+
+func (s *Map[M, V]) expireRow(row uint32) {
+	for id := s.headOf(row).first; id != 0; id = s.nodes.At(id - 1).next {
+		if n := s.nodes.At(id - 1); n.cell.word&present != 0 && s.expired(&n.cell.v) {
+			s.remove(id - 1)
+		}
+	}
+}
+
+func (s *Map[M, V]) bring(sub []byte) error {
+	var k M
+	if err := decodeAll(s.keys.Decode, sub, &k); err != nil {
+		return err
+	}
+	s.here(k)
+	return s.t.Err
+}
+
+func (s *Map[M, V]) reader(st chunk.State) (func(row uint32, e *chunk.Entry) error, error) {
+	read, err := cellRead(&s.cells, st)
+	if err != nil {
+		return nil, err
+	}
+	decodeKey, err := decoder(s.keys, s.t.opts.Registry, st.Sub)
+	if err != nil {
+		return nil, err
+	}
+	return func(row uint32, e *chunk.Entry) error {
+		var k M
+		if err := decodeAll(decodeKey, e.Sub, &k); err != nil {
+			return err
+		}
+		id, n := s.here(k)
+		if n == nil {
+			if e.Op == chunk.Delete {
+				s.t.emptied(row)
+				return s.t.Err
+			}
+			id, n = s.add(row, k, s.placeOf(row, k))
+		}
+		was := n.cell.word & present
+		if err := read(&n.cell, e); err != nil {
+			return err
+		}
+		h := s.headOf(row)
+		h.word = present
+		switch now := n.cell.word & present; {
+		case now > was:
+			h.v.Count++
+		case now < was:
+			h.v.Count--
+			s.lost.Add(id)
+			s.t.emptied(row)
+		}
+		if s.loaded != nil && n.cell.word != 0 {
+			s.loaded(n.key, &n.cell.v)
+		}
+		return s.t.Err
+	}, nil
+}

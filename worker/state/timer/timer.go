@@ -1,0 +1,305 @@
+package timer
+
+import (
+	"errors"
+
+	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/snapshot/chunk"
+	"github.com/sluiceio/sluice/worker/state"
+	"github.com/sluiceio/sluice/worker/state/epoch"
+)
+
+// statePrefix keeps the names of timers apart from those of other states.
+const statePrefix = "timer/"
+
+// maxTimers bounds the timers of an operator: their number is one byte of a key in the index.
+const maxTimers = 256
+
+// Deadline is a deadline as it is stored.
+type Deadline struct {
+	At element.Time
+	// Seq is the number of its setting.
+	Seq uint64
+	// Cover is the number of the setting that has an entry in the index at or before At.
+	Cover uint64
+}
+
+// Service is the timers of one operator of one subtask.
+type Service[K comparable] struct {
+	d      *state.Directory[K]
+	timers []armed
+	event  clock
+	proc   clock
+	seq    uint64 // of the last setting
+	key    []byte // scratch: number of the timer, encoded key
+	popped []byte
+}
+
+// clock is one of the two.
+type clock struct {
+	index *index
+	gone  []bag // by segment: entries that were removed
+	stale int   // entries whose deadline has changed, about
+	sweep int   // bucket that is cleaned next
+}
+
+// armed is a timer or a set of timers, as the sweep sees it. The key is current.
+type armed interface {
+	// due reports whether the entry is the deadline, which is gone then; again is the time and number at which the entry
+	// has to come up again, if it was postponed.
+	due(at element.Time, seq uint64) (due bool, again *Deadline)
+	// stale reports whether the entry does not count any more.
+	stale(at element.Time, seq uint64) bool
+	fire(at element.Time) error
+}
+
+// New makes a service without timers, before the first record.
+func New[K comparable](d *state.Directory[K]) *Service[K] {
+	s := &Service[K]{d: d}
+	for _, c := range []*clock{&s.event, &s.proc} {
+		c.index = newIndex(d.Meter(), d.Overflow())
+		c.gone = make([]bag, 1)
+		d.Relieve(c.index.relieve)
+	}
+	d.Follow((*member[K])(s))
+	return s
+}
+
+// Event declares a timer by event time, one deadline per key. fire is called with the key as the current one.
+func (s *Service[K]) Event(name string, fire func(at element.Time) error) (*Timer, error) {
+	return s.timer(&s.event, name, chunk.EventTimer, fire)
+}
+
+// Proc declares a timer by the clock, one deadline per key.
+func (s *Service[K]) Proc(name string, fire func(at element.Time) error) (*Timer, error) {
+	return s.timer(&s.proc, name, chunk.ProcTimer, fire)
+}
+
+// Events declares a set of timers by event time.
+func (s *Service[K]) Events(name string, fire func(at element.Time) error) (*Timers, error) {
+	return s.set(&s.event, name, chunk.EventTimers, fire)
+}
+
+// Procs declares a set of timers by the clock.
+func (s *Service[K]) Procs(name string, fire func(at element.Time) error) (*Timers, error) {
+	return s.set(&s.proc, name, chunk.ProcTimers, fire)
+}
+
+var errTooMany = errors.New("an operator has at most 256 timers")
+
+func (s *Service[K]) timer(c *clock, name string, kind chunk.Kind, fire func(element.Time) error) (*Timer, error) {
+	if len(s.timers) == maxTimers {
+		return nil, &state.Error{Code: state.CodeDeclare, State: name, Err: errTooMany}
+	}
+	v, err := state.ValueOf[Deadline](s.d, statePrefix+name, state.Option{Kind: kind})
+	if err != nil {
+		return nil, err
+	}
+	t := &Timer{value: v, call: fire, arm: s.arm(c, len(s.timers)), next: s.next, spoil: func() { c.stale++ }}
+	v.OnImport(func(d *Deadline) {
+		d.Cover = d.Seq
+		s.seq = max(s.seq, d.Seq)
+		t.arm(d.At, d.Seq)
+	})
+	s.timers = append(s.timers, t)
+	return t, nil
+}
+
+func (s *Service[K]) set(c *clock, name string, kind chunk.Kind, fire func(element.Time) error) (*Timers, error) {
+	if len(s.timers) == maxTimers {
+		return nil, &state.Error{Code: state.CodeDeclare, State: name, Err: errTooMany}
+	}
+	m, err := state.MapOf[element.Time, uint64](s.d, statePrefix+name, state.Option{Kind: kind})
+	if err != nil {
+		return nil, err
+	}
+	t := &Timers{set: m, call: fire, arm: s.arm(c, len(s.timers)), next: s.next, spoil: func() { c.stale++ }}
+	m.OnImport(func(at element.Time, seq *uint64) {
+		s.seq = max(s.seq, *seq)
+		t.arm(at, *seq)
+	})
+	s.timers = append(s.timers, t)
+	return t, nil
+}
+
+func (s *Service[K]) next() uint64 {
+	s.seq++
+	return s.seq
+}
+
+// arm adds an entry for the current key.
+func (s *Service[K]) arm(c *clock, number int) func(at element.Time, seq uint64) {
+	return func(at element.Time, seq uint64) {
+		key, err := s.d.AppendKey(append(s.key[:0], byte(number)))
+		s.key = key
+		if err == nil {
+			err = c.index.add(entry{at: at, ord: uint64(s.d.KeyGroup())<<seqBits | seq}, key)
+		}
+		s.d.Fail(err)
+	}
+}
+
+// AdvanceEvents fires every timer by event time whose deadline is at or before t. stopped ends the sweep, after any call,
+// when it returns an error.
+func (s *Service[K]) AdvanceEvents(t element.Time, stopped func() error) error {
+	return s.advance(&s.event, t, stopped)
+}
+
+// AdvanceProc fires every timer by the clock whose deadline is at or before now, in microseconds since the Unix epoch.
+func (s *Service[K]) AdvanceProc(now element.Time, stopped func() error) error {
+	return s.advance(&s.proc, now, stopped)
+}
+
+// NextProc is when AdvanceProc should be called next; it may be earlier than a deadline.
+func (s *Service[K]) NextProc() (at element.Time, ok bool) { return s.proc.next(s.d) }
+
+// NextEvent is the next deadline by event time; it may have moved.
+func (s *Service[K]) NextEvent() (at element.Time, ok bool) { return s.event.next(s.d) }
+
+func (c *clock) next(d interface{ Fail(error) }) (element.Time, bool) {
+	e, _, err := c.index.first()
+	d.Fail(err)
+	if e == nil {
+		return 0, false
+	}
+	return e.at, true
+}
+
+// Len is the number of entries in the index: deadlines, and some that have changed since.
+func (s *Service[K]) Len() int { return s.event.index.count + s.proc.index.count }
+
+func (s *Service[K]) advance(c *clock, t element.Time, stopped func() error) error {
+	for {
+		e, b, err := c.index.first()
+		if err != nil {
+			s.d.Fail(err)
+			return s.d.Err()
+		}
+		if e == nil || e.at > t {
+			break
+		}
+		at, seq := e.at, e.seq()
+		key := append(s.popped[:0], b.key(e)...)
+		s.popped = key
+		s.remove(c, *e, key)
+		c.index.pop()
+		if err := s.d.SeekEncoded(key[1:]); err != nil {
+			return err
+		}
+		x := s.timers[key[0]]
+		due, again := x.due(at, seq)
+		switch {
+		case again != nil:
+			s.d.Fail(c.index.add(entry{at: again.At, ord: uint64(s.d.KeyGroup())<<seqBits | again.Seq}, key))
+		case !due:
+			c.stale = max(c.stale-1, 0)
+		default:
+			if err := x.fire(at); err != nil {
+				return err
+			}
+			if err := stopped(); err != nil {
+				return err
+			}
+		}
+		if err := s.d.Err(); err != nil {
+			return err
+		}
+	}
+	return s.clean(c)
+}
+
+// remove notes that an entry goes, for a rewind.
+func (s *Service[K]) remove(c *clock, e entry, key []byte) {
+	if !s.d.Tracking() {
+		return
+	}
+	b := &c.gone[len(c.gone)-1]
+	before := b.bytes()
+	b.add(e, key)
+	s.d.Meter().Add(b.bytes() - before)
+}
+
+// cleanFrom is how many entries an index may have, whatever they are worth.
+const cleanFrom = 4 * bucketLen
+
+// clean takes entries out of one bucket that do not count any more, if there are many.
+func (s *Service[K]) clean(c *clock) error {
+	x := c.index
+	if x.count < cleanFrom || c.stale*2 < x.count {
+		return nil
+	}
+	c.sweep = (c.sweep + 1) % len(x.buckets)
+	b := x.buckets[c.sweep]
+	if b.away > 0 {
+		return nil
+	}
+	before := b.bytes()
+	kept := &bucket{sorted: b.sorted}
+	for _, e := range b.entries[b.head:] {
+		key := b.key(&e)
+		if err := s.d.SeekEncoded(key[1:]); err != nil {
+			return err
+		}
+		if s.timers[key[0]].stale(e.at, e.seq()) {
+			s.remove(c, e, key)
+			x.count--
+			c.stale = max(c.stale-1, 0)
+			continue
+		}
+		kept.bag.add(e, key)
+	}
+	x.buckets[c.sweep] = kept
+	x.weigh(kept.bytes() - before)
+	return nil
+}
+
+// Close gives back what the service holds.
+func (s *Service[K]) Close() error { return errors.Join(s.event.index.close(), s.proc.index.close()) }
+
+// member is a service in its role as epoch.Member.
+type member[K comparable] Service[K]
+
+func (m *member[K]) each(f func(c *clock)) {
+	f(&m.event)
+	f(&m.proc)
+}
+
+// Freeze implements epoch.Member.
+func (m *member[K]) Freeze() { m.each(func(c *clock) { c.gone = append(c.gone, bag{}) }) }
+
+// Drop implements epoch.Member.
+func (m *member[K]) Drop(n int) {
+	m.each(func(c *clock) {
+		for i := range c.gone[:n] {
+			m.d.Meter().Add(-c.gone[i].bytes())
+		}
+		c.gone = c.gone[n:]
+	})
+}
+
+// Merge implements epoch.Member.
+func (m *member[K]) Merge(i int) {
+	m.each(func(c *clock) {
+		before := c.gone[i].bytes() + c.gone[i+1].bytes()
+		c.gone[i].append(&c.gone[i+1])
+		m.d.Meter().Add(c.gone[i].bytes() - before)
+		c.gone = append(c.gone[:i+1], c.gone[i+2:]...)
+	})
+}
+
+// Rewind implements epoch.Member. What was removed returns; what was added stays, and does not count.
+func (m *member[K]) Rewind() {
+	m.each(func(c *clock) {
+		for i := range c.gone {
+			b := &c.gone[i]
+			for j := range b.entries {
+				m.d.Fail(c.index.add(b.entries[j], b.key(&b.entries[j])))
+			}
+			m.d.Meter().Add(-b.bytes())
+		}
+		c.gone = make([]bag, 1)
+	})
+}
+
+// Sweepers implements epoch.Member: snapshots have the deadlines.
+func (m *member[K]) Sweepers() []epoch.Sweeper { return nil }

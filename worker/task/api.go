@@ -1,0 +1,107 @@
+package task
+
+import (
+	"context"
+
+	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/flow/codec"
+	"github.com/sluiceio/sluice/worker/task/chain"
+	"github.com/sluiceio/sluice/worker/task/edge"
+	"github.com/sluiceio/sluice/worker/task/source"
+)
+
+// The names that operators are written against. What they mean stands where they are defined: inside a subtask is
+// package chain, its ends are edge and source.
+type (
+	// Push is the typed inside of a chain.
+	Push[T any] = chain.Push[T]
+	// Stage is the typed part of one input of an operator, erased.
+	Stage = chain.Stage
+	// StageOf is a Stage by a typed function.
+	StageOf[In, Out any] = chain.StageOf[In, Out]
+	// Operator is the control side of one operator of one subtask.
+	Operator = chain.Operator
+	// InputEnder is an Operator that wants to know which of its inputs has ended.
+	InputEnder = chain.InputEnder
+	// Holder is an Operator that holds watermarks back.
+	Holder = chain.Holder
+	// Waker is an Operator that works by the clock.
+	Waker = chain.Waker
+	// Base is an Operator that ignores every event and has no state.
+	Base = chain.Base
+	// Entry is one entry of an operator's state in a snapshot.
+	Entry = chain.Entry
+	// StateError is state in a snapshot that the operator does not have.
+	StateError = chain.StateError
+	// Runtime is what one operator of one subtask knows about its surroundings.
+	Runtime = chain.Runtime
+	// Cursor is where the loop of a subtask stands.
+	Cursor = chain.Cursor
+	// Counters are what only operators can count.
+	Counters = chain.Counters
+	// Batch is what a batch operator works with beyond its state.
+	Batch = chain.Batch
+	// KeyGroups is a range of key groups.
+	KeyGroups = chain.KeyGroups
+
+	// Exchange is both ends of one logical edge.
+	Exchange = edge.Exchange
+
+	// SourceHead is a source, erased.
+	SourceHead = source.Source
+	// SourceOptions is how a pipeline reads a source.
+	SourceOptions[T any] = source.Options[T]
+	// PhasedEnumerator is an enumerator whose splits have phases.
+	PhasedEnumerator = source.Phased
+	// ErrorPolicy says what becomes of a record that cannot be processed.
+	ErrorPolicy = source.ErrorPolicy
+	// TimeOrigin says where the event time of a record comes from when there is no extractor.
+	TimeOrigin = source.TimeOrigin
+	// Watermarks says how a source makes watermarks.
+	Watermarks = source.Watermarks
+)
+
+// Values of the types above.
+const (
+	OperatorState = chain.OperatorState
+
+	FailOnError = source.FailOnError
+	SkipOnError = source.SkipOnError
+
+	FromSource = source.FromSource
+	FromClock  = source.FromClock
+
+	WatermarksAuto      = source.WatermarksAuto
+	WatermarksNone      = source.WatermarksNone
+	WatermarksBounded   = source.WatermarksBounded
+	WatermarksPerRecord = source.WatermarksPerRecord
+)
+
+// NewRuntime is the surroundings of a single operator outside a Process, for harnesses.
+func NewRuntime(ctx context.Context, operator string) *Runtime {
+	return chain.NewRuntime(ctx, operator)
+}
+
+// Shared is the value that the stages of one operator with several inputs have in common.
+func Shared[S any](rt *Runtime, make func() (S, error)) (S, error) { return chain.Shared(rt, make) }
+
+// SideOutput is where an operator emits to its side output of this name, to be called while it is built.
+func SideOutput[T any](rt *Runtime, port string) (Push[T], error) {
+	return chain.SideOutput[T](rt, port)
+}
+
+// NewSource erases a source. It opens nothing.
+func NewSource[T any](s connector.Source[T], o SourceOptions[T]) SourceHead { return source.New(s, o) }
+
+// NewExchange serves edges that route without looking at the record.
+func NewExchange[T any](c *codec.Codec[T]) Exchange { return edge.New(c) }
+
+// NewKeyedExchange routes by key group.
+func NewKeyedExchange[K comparable, T any](c *codec.Codec[T], key func(T) K, hash func(K) uint64) Exchange {
+	return edge.NewKeyed(c, key, hash)
+}
+
+// NewCustomExchange routes by the user's own function: the index of one of the consumers.
+func NewCustomExchange[T any](c *codec.Codec[T], route func(v T, consumers int) int) Exchange {
+	return edge.NewCustom(c, route)
+}

@@ -1,0 +1,58 @@
+package chain
+
+import (
+	"time"
+
+	"github.com/sluiceio/sluice/proto/taskpb"
+)
+
+// StepTime is what a step should take at most, so that a slow function does not delay letters and flushes by as many of
+// its calls as a batch has records. Steps shrink until they fit.
+const StepTime = time.Millisecond
+
+// Head drives a chain: a source, or the gates of the edges that lead to it. It belongs to the loop of its subtask.
+type Head interface {
+	// Step handles at most limit records, and at most one batch of one input. What it says about events goes down the
+	// chain before it returns.
+	Step(limit int) (Progress, error)
+	// Assigned takes splits.
+	Assigned(a *taskpb.AssignSplits) error
+	// OnTime does what was due at or before now, and returns when it wants to be called again; zero: not by the clock.
+	OnTime(now time.Time) (next time.Time, err error)
+	// Position describes the record in flight.
+	Position() string
+	// Close gives up the inputs; nil: they have ended.
+	Close(err error) error
+	// Received is what was taken from the inputs.
+	Received() Received
+}
+
+// Progress is what a step has found.
+type Progress struct {
+	State State
+	// Records handled in this step.
+	Records int
+	// Waited is the part of the step that was spent in waiting for input.
+	Waited time.Duration
+	// Empty: the input had nothing, so whatever is buffered would wait for its next record.
+	Empty bool
+}
+
+// State of a head.
+type State uint8
+
+const (
+	// Working: there may be more at once.
+	Working State = iota
+	// Starved: nothing until a notification, a letter or a deadline.
+	Starved
+	// Ended: the inputs have ended, and the chain has finished.
+	Ended
+)
+
+// Received counts what a head has taken from its inputs.
+type Received struct {
+	Records int64
+	Bytes   int64 // encoded
+	Stored  int64 // of these, read from stored results
+}

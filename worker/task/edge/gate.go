@@ -1,0 +1,139 @@
+package edge
+
+import (
+	"fmt"
+
+	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/worker/task/chain"
+	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/mark"
+)
+
+// Gate is the reading end of one edge, erased.
+type Gate interface {
+	// Step handles at most limit records of one batch, or one event of a channel. ev is what the gate as a whole has to
+	// say because of it. idle: there was nothing.
+	Step(limit int) (records int, ev element.Event, idle bool, err error)
+	Position() string
+	// Received so far; its Records are the head's to count.
+	Received() chain.Received
+	// Close gives it up; nil: it has ended.
+	Close(err error)
+}
+
+// reader is where a gate's batches come from: a shuffle.Gate or a stored.Reader.
+type reader[T any] interface {
+	Next() (shuffle.Input[T], bool, error)
+	Release(shuffle.Input[T])
+	Stats() shuffle.GateStats
+	Close(error)
+}
+
+// gate is the reading end of an edge: of one kind or the other, which only its reader knows.
+type gate[T any] struct {
+	r        reader[T]
+	stored   bool
+	push     chain.Push[T]
+	cur      *chain.Cursor
+	marks    *mark.Merger // over the channels
+	subtasks []int32      // of the producer, by channel
+	from     string       // operator id of the producer
+
+	in      shuffle.Input[T]
+	holding bool    // in has a batch that is not done with
+	at      int     // next record of it; while records are pushed, the one in flight
+	before  []int64 // records received by channel, without those of in
+}
+
+func newGate[T any](j Joint, r reader[T], push chain.Push[T], subtasks []int32) *gate[T] {
+	return &gate[T]{
+		r: r, stored: Blocking(j.Edge), push: push, cur: j.Runtime.Cursor, marks: mark.New(len(subtasks)),
+		subtasks: subtasks, from: j.From, before: make([]int64, len(subtasks)),
+	}
+}
+
+func (g *gate[T]) Step(limit int) (int, element.Event, bool, error) {
+	if !g.holding {
+		in, ok, err := g.r.Next()
+		if !ok || err != nil {
+			return 0, element.Event{}, true, err
+		}
+		if in.Batch == nil {
+			ev, err := g.event(in.Channel, in.Event)
+			return 0, ev, false, err
+		}
+		g.in, g.holding, g.at = in, true, 0
+	}
+	return g.records(limit), element.Event{}, false, nil
+}
+
+func (g *gate[T]) records(limit int) int {
+	b := g.in.Batch
+	first := g.at
+	end := min(first+limit, b.Len())
+	vals, times := b.Vals[:end], b.Times[:end]
+	for i := first; i < end; i++ {
+		g.at = i
+		g.cur.At = times[i]
+		g.push(vals[i])
+	}
+	g.at = end
+	if end == b.Len() {
+		g.before[g.in.Channel] += int64(end)
+		g.holding = false
+		g.r.Release(g.in)
+	}
+	return end - first
+}
+
+func (g *gate[T]) event(channel int, ev element.Event) (element.Event, error) {
+	switch ev.Kind {
+	case element.Watermark:
+		g.marks.Set(channel, ev.Time)
+	case element.Idle:
+		g.marks.Rest(channel)
+	case element.End:
+		g.marks.Finish(channel, ev.Time)
+	default:
+		return element.Event{}, fault.Fatal(fault.CodePeer, "event %d on a channel: this runtime takes no checkpoints", ev.Kind)
+	}
+	out, _ := g.marks.Next()
+	return out, nil
+}
+
+// Position counts from 1 within the channel.
+func (g *gate[T]) Position() string {
+	if !g.holding {
+		return ""
+	}
+	c := g.in.Channel
+	return fmt.Sprintf("record %d from subtask %d of %s", g.before[c]+int64(g.at)+1, g.subtasks[c], g.from)
+}
+
+func (g *gate[T]) Received() chain.Received {
+	s := g.r.Stats()
+	if g.stored {
+		return chain.Received{Stored: s.Bytes}
+	}
+	return chain.Received{Bytes: s.Bytes}
+}
+
+func (g *gate[T]) Close(err error) { g.r.Close(err) }
+
+// NoChannels is the gate of an input that nobody writes to here: nothing will come.
+func NoChannels() Gate { return &closedGate{} }
+
+type closedGate struct{ said bool }
+
+func (g *closedGate) Step(int) (int, element.Event, bool, error) {
+	if g.said {
+		return 0, element.Event{}, true, nil
+	}
+	g.said = true
+	return 0, element.Event{Kind: element.End, Time: element.MaxTime}, false, nil
+}
+
+func (g *closedGate) Position() string         { return "" }
+func (g *closedGate) Received() chain.Received { return chain.Received{} }
+func (g *closedGate) Close(error)              {}
