@@ -112,7 +112,7 @@ func (a *agent) connect() {
 	if a.connected {
 		return
 	}
-	a.connected, a.welcomed, a.sent, a.inbox = true, false, 0, nil
+	a.connected, a.welcomed, a.sent, a.inbox, a.down = true, false, 0, nil, false
 	r := &controlpb.Register{
 		Worker: a.id, Incarnation: a.incarnation, Address: a.id + ":1", DataAddress: a.id + ":2", Slots: a.slots, Memory: 1 << 30,
 		ProtocolMin: 1, ProtocolMax: 1, Os: "linux", Arch: "amd64",

@@ -34,7 +34,8 @@ func (l *Leader) deployIssued(j *job, facts *state.Job) {
 		return
 	}
 	missing := map[string][]int32{}
-	for _, pos := range j.issued {
+	slices.Sort(j.issued)
+	for _, pos := range slices.Compact(j.issued) { // several producers may have woken one consumer, or one over several edges
 		t := facts.At(int(pos))
 		w := l.usable(t.Worker)
 		if t.State != jobpb.SubtaskState_SUBTASK_SCHEDULED || w == nil || facts.Region(t.Region).Status == jobpb.RegionStatus_REGION_RESTARTING {

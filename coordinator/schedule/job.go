@@ -37,6 +37,7 @@ type job struct {
 	want      *want  // nil: to be found out
 	waits     bool   // in Leader.waiting
 	since     time.Time
+	surveyed  time.Time
 	stuck     time.Time // it has wanted slots in vain since then
 	heldAt    time.Time // when this leader proposed the last HoldJob
 	committer uint64    // number of a committing process that is gone
@@ -220,7 +221,7 @@ func (l *Leader) run(j *job, facts *state.Job) {
 // inspect compares every subtask with the world. It reports whether a restart or the end of the job follows.
 func (l *Leader) inspect(j *job, facts *state.Job) bool {
 	s := l.survey(j, facts)
-	j.acts, j.want, j.opening.look = s.acting, nil, true
+	j.acts, j.want, j.opening.look, j.surveyed = s.acting, nil, true, l.now
 	l.place(j, s.places)
 	l.stopAttempts(j, facts, s)
 	if l.judge(j, facts, s) {

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +90,10 @@ func (w *world) happen() {
 		}},
 		{2, "late commit", func() { a := w.pick("worker"); a.retries = rapid.IntRange(0, 2).Draw(w.r, "retries") }},
 		{1, "snapshot", w.roundTripNow},
+		{3, "result lost", func() { w.spoilAny(false) }},
+		{2, "result corrupt", func() { w.spoilAny(true) }},
+		{1, "disk wiped", func() { a := w.pick("worker"); a.kill(); clear(a.disk); w.start(a.id, a.slots) }},
+		{2, "reading", func() { a := w.pick("worker"); a.slowRead = !a.slowRead }},
 	}
 	sum := 0
 	for _, x := range things {
@@ -152,8 +157,13 @@ func (w *world) submitAny() {
 	if len(w.jobs) >= 4 {
 		return
 	}
-	graph := fmt.Sprint(rapid.SampledFrom([]string{"keyed", "pair", "endless", "nonsense"}).Draw(w.r, "graph"), " ", rapid.IntRange(1, 3).Draw(w.r, "parallelism"))
+	graph := fmt.Sprint(rapid.SampledFrom([]string{
+		"keyed", "pair", "endless", "nonsense", "batch", "stages", "lanes", "merge", "deep", "join", "pipe", "mixed", "groups", "concat", "few",
+	}).Draw(w.r, "graph"), " ", rapid.IntRange(1, 3).Draw(w.r, "parallelism"))
 	settings := map[string]string{}
+	if s := rapid.SampledFrom([]string{"", "", "eager", "lazy"}).Draw(w.r, "schedule"); s != "" && !(s == "eager" && strings.HasPrefix(graph, "groups")) { // there may be no room for all at once
+		settings["schedule"] = s
+	}
 	if s := rapid.SampledFrom([]string{"", "none", "fixed(3,1s)", "rate(5,1m,10ms)"}).Draw(w.r, "restart"); s != "" {
 		settings["restart"] = s
 	}
@@ -173,6 +183,25 @@ func (w *world) any() (*agent, *attempt) {
 	return a, nil
 }
 
+// spoilAny deletes or corrupts a random stored result.
+func (w *world) spoilAny(corrupt bool) {
+	a := w.pick("worker")
+	if len(a.disk) == 0 {
+		return
+	}
+	k := rapid.SampledFrom(slices.SortedFunc(maps.Keys(a.disk), compareFiles)).Draw(w.r, "result")
+	if corrupt {
+		a.disk[k].bad = true
+	} else {
+		delete(a.disk, k)
+	}
+}
+
+// unending reports whether a job ends only when it is cancelled.
+func (w *world) unending(j *state.Job) bool {
+	return j.Plan() != nil && slices.ContainsFunc(j.Plan().Graph.Operators, func(o *jobpb.Operator) bool { return !o.Bounded })
+}
+
 func (w *world) failAny(kind jobpb.FailureKind) {
 	if a, t := w.any(); t != nil {
 		a.become(t, jobpb.SubtaskState_SUBTASK_FAILED, &jobpb.Failure{Kind: kind, Code: "E050", Message: "it broke"})
@@ -189,7 +218,7 @@ func (w *world) crashAny() {
 func (w *world) heal() {
 	w.tracef("-- heal")
 	for _, a := range w.agents() {
-		a.frozen = false
+		a.frozen, a.slowRead = false, false
 		if a.leaves || !a.connected && rapid.Bool().Draw(w.r, "restarted") {
 			a.kill()
 			w.start(a.id, a.slots)
@@ -197,7 +226,7 @@ func (w *world) heal() {
 		a.connect()
 	}
 	for _, id := range w.jobs {
-		if j := w.job(id); j.Plan() != nil && strings.HasPrefix(j.Head().Spec.Params["graph"], "endless") {
+		if j := w.job(id); w.unending(j) {
 			w.cancel(id)
 		}
 	}
@@ -211,7 +240,7 @@ func (w *world) heal() {
 			a.connect() // agents look for the leader whenever they have lost it
 		}
 		for _, id := range w.jobs { // an endless job that was planned only now
-			if j := w.job(id); j.Status() == jobpb.JobStatus_JOB_RUNNING && strings.HasPrefix(j.Head().Spec.Params["graph"], "endless") {
+			if j := w.job(id); j.Status() == jobpb.JobStatus_JOB_RUNNING && w.unending(j) {
 				w.cancel(id)
 			}
 		}
@@ -261,7 +290,7 @@ func (w *world) inspect() {
 		var want []string
 		if j.Status() == jobpb.JobStatus_JOB_FINISHED {
 			for t := range j.Subtasks() {
-				if p := j.Plan(); len(p.Graph.Operators[p.Chains[t.Chain].Operators[0]].Inputs) > 0 {
+				if w.writes(j, t.Chain) {
 					want = append(want, fmt.Sprintf("%s/%d[%d]#%d", id, t.Chain, t.Index, t.Attempt))
 				}
 			}
@@ -277,6 +306,40 @@ func (w *world) inspect() {
 		if j.Status() == jobpb.JobStatus_JOB_FINISHED && !slices.Equal(got, want) {
 			w.r.Fatalf("job %s: visible output %v, of its last attempts %v", id, got, want)
 		}
+		if j.Status() == jobpb.JobStatus_JOB_FINISHED {
+			w.inspectAttempts(j)
+			(&history{w: w, j: j, known: map[string]version{}}).check()
+		}
+	}
+	for _, a := range w.agents() {
+		a.cut()
+		a.connect()
+	}
+	w.settle()
+	for _, a := range w.agents() {
+		if len(a.disk) > 0 {
+			w.r.Fatalf("results of jobs that have ended lie on %s: %v", a.id, a.inventory())
+		}
+	}
+}
+
+func (w *world) writes(j *state.Job, chain int32) bool {
+	return slices.ContainsFunc(j.Plan().Chains[chain].Operators, func(o int32) bool { return j.Plan().Graph.Operators[o].Kind == "sink" })
+}
+
+// inspectAttempts holds the attempts of a job that has finished against its history: what ran again was counted.
+func (w *world) inspectAttempts(j *state.Job) {
+	again, told := 0, 0
+	for t := range j.Subtasks() {
+		again += int(t.Attempt) - 1
+	}
+	for e := range w.facts.View().Events(0) {
+		if e.Job == j.ID() && e.Kind == "region-restarted" {
+			told += int(e.Subtasks)
+		}
+	}
+	if again != told {
+		w.r.Fatalf("job %s: %d attempts were made again, its events tell of %d", j.ID(), again, told)
 	}
 }
 

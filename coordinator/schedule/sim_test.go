@@ -433,6 +433,18 @@ func graphOf(kind string) (*jobpb.Graph, []*jobpb.Diagnostic) {
 		op("in2", "source", true)
 		op("m", "map", true, in(0, hash, pipelined), in(1, hash, pipelined))
 		op("out", "sink", true, in(2, jobpb.Partitioner_PARTITIONER_REBALANCE, blocking))
+	case "deep": // what was dealt out in the order of a merge goes on
+		op("in", "source", true)
+		op("in2", "source", true)
+		op("m", "map", true, in(0, hash, pipelined), in(1, hash, pipelined))
+		op("d", "map", true, in(2, jobpb.Partitioner_PARTITIONER_REBALANCE, blocking))
+		op("out", "sink", true, in(3, hash, blocking))
+	case "join": // two inputs of one stage, and one of them for two stages
+		op("in", "source", true)
+		op("in2", "source", true)
+		op("a", "map", true, in(0, hash, blocking))
+		op("j", "map", true, in(2, hash, blocking), in(1, hash, blocking))
+		op("out", "sink", true, in(3, jobpb.Partitioner_PARTITIONER_GLOBAL, blocking), in(1, jobpb.Partitioner_PARTITIONER_BROADCAST, blocking))
 	case "pipe": // three stages, all at once
 		op("in", "source", true)
 		op("a", "map", true, in(0, hash, pipelined))

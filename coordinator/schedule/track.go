@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"time"
+
 	"github.com/sluiceio/sluice/coordinator/rollout"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/supply"
@@ -40,7 +42,7 @@ func (l *Leader) follow(j *job, facts *state.Job) {
 	}
 	if j.seen == nil || j.seen.Plan() == nil {
 		j.track = track{
-			rollout: rollout.New(facts.Layout()), where: rollout.NewDirectory(facts.Size()), counts: tally.New(facts),
+			rollout: rollout.New(facts.Layout()), where: rollout.NewDirectory(facts), counts: tally.New(facts),
 			supply: supply.New(facts.Layout()), stores: map[string]bool{}, lost: map[resultKey]string{},
 		}
 	}
@@ -52,16 +54,29 @@ func (l *Leader) follow(j *job, facts *state.Job) {
 	for _, c := range changes.Subtasks {
 		l.followSubtask(j, facts, c, d)
 	}
-	// A process may be needed no more; consumers may have been held back.
-	j.scan = j.scan || changes.Ended || changes.Woken && j.rollout.Mode == rollout.Lazy
+	j.scan = j.scan || changes.Woken && j.rollout.Mode == rollout.Lazy // consumers may have been held back
+	if changes.Ended {
+		l.lookSoon(j, facts)
+	}
 	j.opening.look = j.opening.look || changes.Loaded
 	j.seen, j.want = facts, nil
 	l.sendDrops(j, d)
 }
 
+// lookSoon has a job surveyed because a process may be needed no more: at once, but of a large job, whose attempts may be
+// short, not all the time.
+func (l *Leader) lookSoon(j *job, facts *state.Job) {
+	const large, pause = 1000, time.Second
+	if at := j.surveyed.Add(pause); facts.Size() > large && l.now.Before(at) {
+		l.wakeAt(j, at)
+	} else {
+		j.scan = true
+	}
+}
+
 func (l *Leader) followSubtask(j *job, facts *state.Job, c tally.Change, d drops) {
 	t := facts.At(c.Position)
-	j.where.Forget(c.Position)
+	j.where.Forget(c.Position, t.Chain)
 	if t.State == jobpb.SubtaskState_SUBTASK_SCHEDULED && (c.Was == nil || c.Was.Attempt != t.Attempt) {
 		j.issued = append(j.issued, int32(c.Position))
 	}

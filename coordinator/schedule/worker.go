@@ -317,6 +317,9 @@ func (l *Leader) observeWorkers() {
 		if w.facts == f {
 			continue
 		}
+		if w.facts.GetDataAddress() != f.DataAddress {
+			l.forgetPlaces(f.Id)
+		}
 		w.facts = f
 		if f.Health == commandpb.WorkerHealth_WORKER_ALIVE {
 			l.armWorker(w, w.heard.Add(l.cfg.LossTimeout))
@@ -330,6 +333,15 @@ func (l *Leader) observeWorkers() {
 	for id, w := range l.soft {
 		if l.v.Worker(id) == nil && w.session == nil {
 			delete(l.soft, id)
+		}
+	}
+}
+
+// forgetPlaces has jobs tell anew where things are: a worker listens somewhere else.
+func (l *Leader) forgetPlaces(id string) {
+	for _, j := range l.on[id] { // any order: each for itself
+		if j.where != nil {
+			j.where.ForgetAll()
 		}
 	}
 }

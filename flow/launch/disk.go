@@ -3,6 +3,7 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sluiceio/sluice/flow/launch/workdir"
 	"github.com/sluiceio/sluice/flow/setting"
@@ -41,13 +42,35 @@ func needsDisk(p *jobpb.Plan) bool {
 	return false
 }
 
+// DirectoryError says that an embedded run has no place for its files.
+type DirectoryError struct {
+	Diagnostic *jobpb.Diagnostic
+	Cause      error
+}
+
+func (e *DirectoryError) Error() string { return Format("error", e.Diagnostic) }
+
+func (e *DirectoryError) Unwrap() error { return e.Cause }
+
+// noDirectory tells what could not be kept in files, and what to do.
+func noDirectory(p *jobpb.Plan, cause error) *DirectoryError {
+	code, what := stored.CodeWrite, "the results of blocking exchanges cannot be stored"
+	if slices.ContainsFunc(p.Graph.Operators, func(o *jobpb.Operator) bool { return o.BatchMemory }) {
+		code, what = spill.CodeSpace, "records that exceed batch.memory cannot be spilled"
+	}
+	return &DirectoryError{Cause: cause, Diagnostic: &jobpb.Diagnostic{
+		Code: code, Message: fmt.Sprintf("%s: %v", what, cause),
+		Hints: []string{"set TMPDIR to a directory that can be written and has room"},
+	}}
+}
+
 // openDisk makes the directory of a run. close removes it.
-func openDisk(settings setting.Values) (_ *disk, err error) {
+func openDisk(m *workdir.Maker, settings setting.Values) (_ *disk, err error) {
 	compression, err := spill.ParseCompression(settings.Text(setting.BatchCompress))
 	if err != nil {
 		return nil, fmt.Errorf("setting %s: %w", setting.BatchCompress, err)
 	}
-	dir, err := workdir.Default().Make()
+	dir, err := m.Make()
 	if err != nil {
 		return nil, err
 	}

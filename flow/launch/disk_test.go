@@ -3,8 +3,10 @@ package launch
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/sluiceio/sluice/flow/launch/workdir"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle/stored"
@@ -35,7 +37,7 @@ func TestOnlyJobsThatKeepFilesGetADirectory(t *testing.T) {
 
 func TestADirectoryOfARunIsGoneWhenItIsOver(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	d, err := openDisk(nil)
+	d, err := openDisk(workdir.Default(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +72,14 @@ func TestADirectoryOfARunIsGoneWhenItIsOver(t *testing.T) {
 func TestADirectoryThatCannotBeMadeIsAnErrorWithItsPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "missing")
 	t.Setenv("TMPDIR", dir)
-	if d, err := openDisk(nil); err == nil {
-		t.Errorf("made %s", d.dir.Path)
+	d, err := openDisk(workdir.Default(), nil)
+	if err == nil {
+		t.Fatalf("made %s", d.dir.Path)
+	}
+	for code, batch := range map[string]bool{"E120": false, "E125": true} {
+		text := noDirectory(&jobpb.Plan{Graph: &jobpb.Graph{Operators: []*jobpb.Operator{{BatchMemory: batch}}}}, err).Error()
+		if !strings.HasPrefix(text, "error "+code+": ") || !strings.Contains(text, dir) || !strings.Contains(text, "\n  fix: set TMPDIR ") {
+			t.Errorf("%s", text)
+		}
 	}
 }

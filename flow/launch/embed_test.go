@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,12 +11,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/flow/launch/workdir"
+	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -318,6 +325,40 @@ func TestAResultThatIsLostIsMadeAgain(t *testing.T) {
 	}
 	if again == 0 || again == src.splits {
 		t.Errorf("%d of %d splits were read again", again, src.splits)
+	}
+}
+
+// What cannot be removed costs room until the next start, and never the outcome of the job.
+func TestAJobEndsAsItHasAlthoughItsDirectoryCannotBeRemoved(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	m := workdir.Default()
+	m.FS = vfs.WithFaults(m.FS, func(op vfs.Operation, _ string) vfs.Fault {
+		if op == vfs.OpRemoveAll {
+			return vfs.Fault{Err: syscall.EROFS}
+		}
+		return vfs.Fault{}
+	})
+	for name, want := range map[string]jobpb.JobStatus{"Finished": jobpb.JobStatus_JOB_FINISHED, "Failed": jobpb.JobStatus_JOB_FAILED} {
+		t.Run(name, func(t *testing.T) {
+			begin := nothing
+			if want == jobpb.JobStatus_JOB_FAILED {
+				begin = func(*connector.Task) error { return errOnce }
+			}
+			files, err := openDisk(m, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			prog, sink := stages(t, &numbers{n: 10_000, splits: 6}, begin)
+			e := Embedding{Name: "stages", Slots: 2, Log: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})}
+			job, err := e.run(t.Context(), prog, files, 64<<20)
+			if err != nil || job.Status != want || want == jobpb.JobStatus_JOB_FINISHED && len(sink.visible) != 10 {
+				t.Errorf("%v %v %q", job.GetStatus(), err, sink.visible)
+			}
+			if !strings.Contains(log.String(), "left behind") || !strings.Contains(log.String(), files.dir.Path) {
+				t.Errorf("log %q", log.String())
+			}
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sluiceio/sluice/flow/launch/workdir"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/task"
@@ -43,6 +44,10 @@ func (c command) run() int {
 	})
 	if plan, ok := errors.AsType[*PlanError](err); ok {
 		return planFault(c.streams, plan.Diagnostics)
+	}
+	if dir, ok := errors.AsType[*DirectoryError](err); ok {
+		printDiagnostics(c.streams.Err, "error", []*jobpb.Diagnostic{dir.Diagnostic})
+		return ExitOther
 	}
 	if err != nil {
 		fmt.Fprintf(c.streams.Err, "error: %v\n", err)
@@ -86,7 +91,7 @@ type Embedding struct {
 }
 
 // Embed runs prog in this process until the job is terminal. The end of ctx cancels the job. The error is a *PlanError if the job
-// cannot run as it is; failures of the job are in its record.
+// cannot run as it is, a *DirectoryError if there is no place for its files; failures of the job are in its record.
 func Embed(ctx context.Context, prog *task.Program, e Embedding) (*jobpb.Job, error) {
 	if e.Log == nil {
 		e.Log = hclog.NewNullLogger()
@@ -107,10 +112,18 @@ func Embed(ctx context.Context, prog *task.Program, e Embedding) (*jobpb.Job, er
 	}
 	var files *disk
 	if needsDisk(p) {
-		if files, err = openDisk(settings); err != nil {
-			return nil, err
+		if files, err = openDisk(workdir.Default(), settings); err != nil {
+			return nil, noDirectory(p, err)
 		}
 	}
-	job, err := newDriver(prog, e, files).run(ctx, memory.Network)
-	return job, errors.Join(err, files.close())
+	return e.run(ctx, prog, files, memory.Network)
+}
+
+// run drives the job to its end and removes its files. That they cannot be removed is no part of how the job has ended.
+func (e Embedding) run(ctx context.Context, prog *task.Program, files *disk, networkBytes int64) (*jobpb.Job, error) {
+	job, err := newDriver(prog, e, files).run(ctx, networkBytes)
+	if left := files.close(); left != nil { // the next run tries again
+		e.Log.Warn("files of the run are left behind", "error", left)
+	}
+	return job, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 
 	"github.com/sluiceio/sluice/internal/run"
 )
@@ -21,6 +22,7 @@ type batch struct {
 	index   int
 	entries []Entry
 	arena   []byte
+	first   int  // how many entries of the group came before
 	last    bool // of the key group
 }
 
@@ -34,7 +36,8 @@ func (b *batch) keep(s []byte) []byte {
 }
 
 // ReadAhead calls take for the entries of a chain, key group by key group, oldest chunk first within a group, while
-// helpers read, unpack and check what comes next. take gets the index of the chunk.
+// helpers read, unpack and check what comes next. take gets the index of the chunk. What a Drop hides does not come, and
+// neither does the Drop.
 func ReadAhead(ctx context.Context, chain []*Reader, first, end int, take func(index int, e *Entry) error) error {
 	g := run.NewGroup(ctx, "import")
 	n := max(1, min(maxReaders, runtime.GOMAXPROCS(0), end-first))
@@ -47,6 +50,7 @@ func ReadAhead(ctx context.Context, chain []*Reader, first, end int, take func(i
 			r := reading{ctx: ctx, to: q}
 			for _, c := range chain {
 				r.cursors = append(r.cursors, c.Cursor())
+				r.spaces = r.spaces || c.header.Space != ""
 			}
 			for group := first + i; group < end; group += n {
 				if err := r.group(group); err != nil {
@@ -89,29 +93,55 @@ type reading struct {
 	ctx     context.Context
 	to      chan<- *batch
 	cursors []*Cursor
+	spaces  bool // the entries have namespaces
 }
 
+// group sends what the chain says about a key group. Where there are namespaces, a younger chunk may drop what an older
+// one has: then nothing is sent before all of the group is read.
 func (r *reading) group(group int) error {
+	var held []*batch
+	drops := map[string]int{} // by namespace: how many entries its newest Drop follows
+	read := 0
+	out := func(b *batch) error {
+		if len(b.entries) == 0 {
+			return nil
+		}
+		if r.spaces {
+			held = append(held, b)
+			return nil
+		}
+		return r.send(b)
+	}
 	for i, c := range r.cursors {
-		b := &batch{index: i}
+		b := &batch{index: i, first: read}
 		for e, err := range c.Group(group) {
 			if err != nil {
 				return err
 			}
-			size := len(e.Space) + len(e.Key) + len(e.Sub) + len(e.Value)
-			if len(b.entries) == batchEntries || len(b.arena)+size > batchBytes && len(b.entries) > 0 {
-				if err := r.send(b); err != nil {
+			if len(b.entries) == batchEntries || len(b.arena)+e.size() > batchBytes && len(b.entries) > 0 {
+				if err := out(b); err != nil {
 					return err
 				}
-				b = &batch{index: i}
+				b = &batch{index: i, first: read}
 			}
 			e.Space, e.Key, e.Sub, e.Value = b.keep(e.Space), b.keep(e.Key), b.keep(e.Sub), b.keep(e.Value)
 			b.entries = append(b.entries, e)
-		}
-		if len(b.entries) > 0 {
-			if err := r.send(b); err != nil {
-				return err
+			if read++; e.Op == Drop {
+				drops[string(e.Space)] = read
 			}
+		}
+		if err := out(b); err != nil {
+			return err
+		}
+	}
+	for _, b := range held {
+		at := b.first
+		b.entries = slices.DeleteFunc(b.entries, func(e Entry) bool {
+			at++
+			return at <= drops[string(e.Space)]
+		})
+		if err := r.send(b); err != nil {
+			return err
 		}
 	}
 	return r.send(&batch{last: true})

@@ -103,7 +103,6 @@ type Stream struct {
 	header Header
 	l      *layout
 	open   span // of the current key group
-	err    error
 }
 
 // NewStream begins a chunk.

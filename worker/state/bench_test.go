@@ -11,18 +11,21 @@ import (
 )
 
 // bare is the baseline: an open-addressing table of a key and a value, nothing else.
-type bare struct {
-	slots []bareSlot
+type bare[V any] struct {
+	slots []bareSlot[V]
 	mask  uint64
 	used  int
 }
 
-type bareSlot struct {
-	k, v int64
+type bareSlot[V any] struct {
+	k    int64
+	v    V
 	full bool
 }
 
-func (t *bare) at(k int64, h uint64) *int64 {
+func newBare[V any]() *bare[V] { return &bare[V]{slots: make([]bareSlot[V], 16), mask: 15} }
+
+func (t *bare[V]) at(k int64, h uint64) *V {
 	for i := h & t.mask; ; i = (i + 1) & t.mask {
 		s := &t.slots[i]
 		if !s.full {
@@ -40,9 +43,9 @@ func (t *bare) at(k int64, h uint64) *int64 {
 	}
 }
 
-func (t *bare) grow() {
+func (t *bare[V]) grow() {
 	old := t.slots
-	t.slots = make([]bareSlot, 2*len(old))
+	t.slots = make([]bareSlot[V], 2*len(old))
 	t.mask, t.used = uint64(len(t.slots)-1), 0
 	for _, s := range old {
 		if s.full {
@@ -64,7 +67,7 @@ func BenchmarkUpdate(b *testing.B) {
 			continue
 		}
 		b.Run(fmt.Sprintf("keys=%d/bare", keys), func(b *testing.B) {
-			t := &bare{slots: make([]bareSlot, 16), mask: 15}
+			t := newBare[int64]()
 			for k := range int64(keys) {
 				*t.at(k, codec.Mix(uint64(k))) = 1
 			}

@@ -163,6 +163,9 @@ func (d *Directory[K]) KeyHash() uint64 { return d.keyH }
 // KeyGroup is the key group of the current key.
 func (d *Directory[K]) KeyGroup() int { return d.group(&d.key, d.keyH) }
 
+// Options are those of the directory.
+func (d *Directory[K]) Options() Options { return *d.t.Options() }
+
 // Registry holds the codecs of the pipeline; nil: none.
 func (d *Directory[K]) Registry() *codec.Registry { return d.t.Options().Registry }
 

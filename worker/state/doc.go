@@ -1,36 +1,31 @@
-// Package state is typed keyed state: what an operator remembers per key.
+// Package state is typed keyed state: what an operator remembers per key, in memory as long as it fits, and in snapshots.
 //
-// A Directory maps the keys of one operator of one subtask to rows. It is probed once per record (Seek); the handles
-// (Value, List, Map, Reducing, Aggregating) then address the current row, and do not know the type of the key. The
-// first value state lies in the row itself, the others are columns by row. A key without any state has no row: reading
-// it creates nothing.
+// A Directory maps the keys of one operator of one subtask to rows. It is probed once per record (Seek); the handles of
+// package handle then address the current row, and do not know the type of the key. A key without any state has no row:
+// reading it creates nothing. Spaces are directories by window or pane, which come and go as a whole.
 //
 // # Epochs
 //
-// Between two barriers lies an epoch. The first change of a cell in an epoch marks it in the dirty set of the open
-// segment and keeps its pre-image there; all further changes of the epoch cost one comparison. So
+// Between two barriers lies an epoch. The first change of a unit (the value of a key, an entry of a map, a run of a list)
+// in an epoch marks it in the dirty set of the open segment and keeps its pre-image there; all further changes of the
+// epoch cost one comparison. So
 //
-//   - Freeze (at a barrier) closes the segment: O(1), whatever the size of the state;
-//   - a Snapshot then writes the cells of the dirty sets into a chunk, in steps between records; a cell that changes
-//     before its turn is written at that moment (copy on write, a bounded piece of work per record);
+//   - Freeze (at a barrier) closes the segments, whatever the size of the state;
+//   - a Snapshot then writes the units of the dirty sets into parts, in steps between records; a unit that changes
+//     before its turn is written at that moment;
 //   - Completed drops the segments of a checkpoint; Aborted gives them to the next one; Rewind puts pre-images back.
-//
-// The invariant: for every cell, the value as of the last completed checkpoint is the pre-image of the oldest segment
-// that has it in its dirty set, or the cell itself if none has.
 //
 // A flat type (codec.Flat) is copied at its first write. Any other is encoded at its first access, reads included, and
 // the access counts as a write: a reader may keep changing, after the barrier, what a slice or pointer leads to.
 //
-// Cells and rows of cleared states stay until no segment can bring them back; then they are reused.
+// # Memory
 //
-// # Columns
+// With a budget and an overflow (Options), units leave memory when it is short and come back when they are asked for.
+// References (Ref, Peek) hold until the next Seek: what a callback may hold on to is never evicted.
 //
-// A kind of state is a column: what Freeze, snapshots, rewinds and restores ask of it is one interface, and the change
-// tracking that all share is changes. Keyed timers will be one more column, with an index beside it that is rebuilt
-// from it.
+// docs/design/state.md is the contract; the packages below are its parts.
 //
-// Never here: I/O, goroutines, clocks.
+// Never here: files, clocks but the one that is given, and goroutines but the helpers of an import, which end with it.
 //
-// Concurrency: a Directory, its handles and its Snapshots belong to the goroutine of one subtask. A finished
-// Snapshot's chunk.Writer may be handed to another one.
+// Concurrency: everything belongs to the goroutine of one subtask, but Parts, which belong to whoever has taken them.
 package state

@@ -96,7 +96,7 @@ func (d *Directory[K]) Import(ctx context.Context, chain []*chunk.Reader, first,
 			return d.t.Fault(CodeFit, "", err)
 		}
 		mine, importers = append(mine, r), append(importers, im)
-		entries = max(entries, r.Count(first, end))
+		entries += r.Count(first, end)
 	}
 	if d.t.Pool.High == 0 && !d.t.Evicts() {
 		d.index.Reserve(min(entries, maxReserve))

@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -523,6 +524,39 @@ func (x *machine) evict(t *rapid.T) {
 	}
 }
 
+// prefetch brings keys back, whether they exist or not, and looks at all keys in the order of their groups.
+func (x *machine) prefetch(t *rapid.T) {
+	var keys []string
+	var hashes []uint64
+	for range rapid.IntRange(0, 5).Draw(t, "keys") {
+		k := x.key(t)
+		keys, hashes = append(keys, k), append(hashes, x.o.d.Hash(k))
+	}
+	if err := x.o.d.Prefetch(keys, hashes); err != nil {
+		t.Fatal(err)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "walk") > 0 {
+		return
+	}
+	last, seen := -1, map[string]bool{}
+	if err := x.o.d.EachByGroup(func(k string) error {
+		if g := x.o.d.KeyGroup(); g < last || seen[k] {
+			return fmt.Errorf("key %q of group %d after group %d, or again", k, g, last)
+		} else {
+			last = g
+		}
+		seen[k] = true
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for k, im := range x.m {
+		if seen[k] == im.empty() {
+			t.Fatalf("key %q: seen %v, empty %v", k, seen[k], im.empty())
+		}
+	}
+}
+
 func newMachine(m machinery) *machine {
 	return &machine{machinery: m, o: newOperator(m), m: model{}, done: model{}, frozen: map[element.CheckpointID]model{},
 		chunks: map[element.CheckpointID][][]byte{}, bases: map[element.CheckpointID]element.CheckpointID{}, chains: map[element.CheckpointID][][]byte{}}
@@ -531,7 +565,8 @@ func newMachine(m machinery) *machine {
 // actions are what can happen, some of them more often than others.
 func (x *machine) actions() map[string]func(*rapid.T) {
 	all := map[string]func(*rapid.T){
-		"values": x.values, "values2": x.values, "move": x.move, "collections": x.collections, "collections2": x.collections,
+		"prefetch": x.prefetch,
+		"values":   x.values, "values2": x.values, "move": x.move, "collections": x.collections, "collections2": x.collections,
 		"collections3": x.collections, "freeze": x.freeze, "step": x.step, "step2": x.step, "complete": x.complete, "checkpoint": x.checkpoint,
 		"late": x.late, "abort": x.abort, "rewind": x.rewind, "crash": x.crash,
 	}
@@ -557,6 +592,23 @@ func inMemory(t testing.TB) *overflow.Store {
 	return s
 }
 
+// check runs a property, ten thousand times if the run is a long one.
+func check(t *testing.T, prop func(*rapid.T)) {
+	t.Helper()
+	if *long {
+		old := flag.Lookup("rapid.checks").Value.String()
+		if err := flag.Set("rapid.checks", "10000"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := flag.Set("rapid.checks", old); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	rapid.Check(t, prop)
+}
+
 func eachMachinery(t *testing.T, f func(t *testing.T, m machinery)) {
 	t.Run("in memory", func(t *testing.T) { f(t, machinery{checkpoints: true}) })
 	t.Run("evicting", func(t *testing.T) { f(t, machinery{checkpoints: true, store: inMemory(t)}) })
@@ -564,7 +616,7 @@ func eachMachinery(t *testing.T, f func(t *testing.T, m machinery)) {
 
 func TestStateEqualsItsModelThroughEverything(t *testing.T) {
 	eachMachinery(t, func(t *testing.T, m machinery) {
-		rapid.Check(t, func(rt *rapid.T) {
+		check(t, func(rt *rapid.T) {
 			x := newMachine(m)
 			defer x.close(rt)
 			all := x.actions()
@@ -578,7 +630,7 @@ func TestStateEqualsItsModelThroughEverything(t *testing.T) {
 // most values are not touched in most epochs.
 func TestStateEqualsItsModelWithFewReads(t *testing.T) {
 	eachMachinery(t, func(t *testing.T, m machinery) {
-		rapid.Check(t, func(rt *rapid.T) {
+		check(t, func(rt *rapid.T) {
 			x := newMachine(m)
 			defer x.close(rt)
 			rt.Repeat(x.actions())
@@ -591,7 +643,7 @@ func TestStateEqualsItsModelWithFewReads(t *testing.T) {
 
 func TestUntrackedStateEqualsItsModel(t *testing.T) {
 	for _, m := range []machinery{{}, {store: inMemory(t)}} {
-		rapid.Check(t, func(rt *rapid.T) {
+		check(t, func(rt *rapid.T) {
 			x := newMachine(m)
 			defer x.close(rt)
 			all := map[string]func(*rapid.T){"values": x.values, "collections": x.collections, "move": x.move,

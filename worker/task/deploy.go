@@ -207,10 +207,10 @@ func (p *Process) admit(f *draft, s *taskpb.SubtaskDeployment, r *fence, t *turn
 	if known != nil && known.jobEpoch == f.d.JobEpoch && known.sub.Attempt >= s.Attempt {
 		switch _, runs := p.mu.running[known]; {
 		case known.sub.Attempt > s.Attempt:
-		case runs:
-			t.known = append(t.known, known)
 		case known.last != nil:
 			t.over = append(t.over, known.last)
+		case runs:
+			t.known = append(t.known, known)
 		}
 		return
 	}

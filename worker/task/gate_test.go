@@ -132,7 +132,8 @@ func TestAGateThatIsOpenStaysOpenForItsEpochAlone(t *testing.T) {
 		open(c, 1)
 		deploy(t, c, gated(j.copied(1, 1))) // the rest of the epoch: open
 		<-time.After(time.Second)
-		if n := count(heardSoFar(c), func(u *taskpb.SubtaskUpdate) bool { return u.State == done }); n != 6 || !slices.Contains(sink.written(), "live") {
+		// Those of chain 0 may have finished before the second deployment, and repeat it.
+		if n := count(heardSoFar(c), func(u *taskpb.SubtaskUpdate) bool { return u.Chain != 0 && u.State == done }); n != 4 || !slices.Contains(sink.written(), "live") {
 			t.Errorf("%d subtasks finished", n)
 		}
 		deploy(t, c, gated(j.copied(2, 2))) // a new epoch waits again

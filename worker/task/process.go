@@ -192,14 +192,20 @@ func (p *Process) end(a *attempt, err error) {
 	p.log.Debug("attempt ended", args...)
 }
 
-// report completes u and gives it to the host. The last one is kept, for deployments that arrive after it.
+// report completes u and gives it to the host. The last one is kept, for deployments that arrive later.
 func (p *Process) report(a *attempt, u *taskpb.SubtaskUpdate) {
 	u.Chain, u.Index, u.Attempt = a.sub.Chain, a.sub.Index, a.sub.Attempt
 	u.Region, u.RegionEpoch = a.sub.Region, a.sub.RegionEpoch
-	p.cfg.Host.Update(proto.CloneOf(u))
-	if u.State != jobpb.SubtaskState_SUBTASK_RUNNING {
+	ended := u.State != jobpb.SubtaskState_SUBTASK_RUNNING
+	if ended {
+		// Whoever has heard the report and asks again is answered with it: no loop is there any more to do so.
 		p.mu.Lock()
 		a.last = u
+		p.mu.Unlock()
+	}
+	p.cfg.Host.Update(proto.CloneOf(u))
+	if ended {
+		p.mu.Lock()
 		delete(p.mu.running, a)
 		p.mu.Unlock()
 	}

@@ -12,6 +12,9 @@ import (
 func (w *Worker) beat(n uint64) *controlpb.WorkerMessage {
 	h := &controlpb.Heartbeat{Sequence: n}
 	for _, p := range w.procs {
+		for _, t := range p.tasks {
+			t.asked = false
+		}
 		sample := &taskpb.Sample{ResidentBytes: 1 << 20}
 		for _, t := range p.tasks {
 			sample.Counters = append(sample.Counters, &taskpb.Counters{
@@ -286,6 +289,7 @@ func (w *Worker) assign(m *taskpb.AssignSplits) {
 				t.splits = append(t.splits, x.Id)
 			}
 		}
-		t.end, t.asked = t.end || m.End, false
+		// Nothing to read for now: it asks again with the next heartbeat.
+		t.end, t.asked = t.end || m.End, len(m.Splits) == 0 && !m.End
 	}
 }

@@ -34,9 +34,10 @@ const (
 
 // Share is one table's part of a budget. A nil Share has no limit.
 type Share struct {
-	b    *Budget
-	kind Kind
-	used int64
+	b      *Budget
+	kind   Kind
+	used   int64
+	parent *Share // of a part of a share; nil: it is one of its own
 }
 
 // Open takes part in the budget, until Close.
@@ -50,9 +51,23 @@ func (b *Budget) Open(k Kind) *Share {
 	return &Share{b: b, kind: k}
 }
 
-// Set says how many bytes the owner uses now.
+// Part is a share whose use counts for s: for one of many tables that are one to the budget. It belongs to the goroutine
+// of s.
+func (s *Share) Part() *Share {
+	if s == nil {
+		return nil
+	}
+	return &Share{b: s.b, kind: s.kind, parent: s}
+}
+
+// Set says how many bytes the owner uses now, without its parts.
 func (s *Share) Set(bytes int64) {
 	if s == nil {
+		return
+	}
+	if s.parent != nil {
+		s.parent.Set(s.parent.used + bytes - s.used)
+		s.used = bytes
 		return
 	}
 	if s.kind == Fixed {
@@ -76,16 +91,16 @@ func (s *Share) Fair() int64 {
 	return s.b.available() / max(1, s.b.shares.Load())
 }
 
-// Over is by how many bytes the owner has to shrink; 0 or less: by nothing, so much may it grow.
+// Over is by how many bytes the owner has to shrink; 0 or less: so much may it grow. Below its fair part it may always
+// grow: others have to shrink for it.
 func (s *Share) Over() int64 {
 	if s == nil {
 		return -1 << 62
 	}
-	total := s.b.used.Load() - s.b.available() // of all
-	if own := s.used - s.Fair(); own > 0 {
-		return min(own, total)
+	if s.parent != nil {
+		return s.parent.Over()
 	}
-	return min(total, -1) // below its part it may always grow
+	return min(s.used-s.Fair(), s.b.used.Load()-s.b.available())
 }
 
 // Close gives the part back.
@@ -94,7 +109,7 @@ func (s *Share) Close() {
 		return
 	}
 	s.Set(0)
-	if s.kind == Yielding {
+	if s.kind == Yielding && s.parent == nil {
 		s.b.shares.Add(-1)
 	}
 	s.b = nil

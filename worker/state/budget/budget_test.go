@@ -90,3 +90,27 @@ func TestTheTotalIsKept(t *testing.T) {
 		}
 	})
 }
+
+func TestPartsCountForTheirShare(t *testing.T) {
+	b := budget.New(100)
+	s := b.Open(budget.Yielding)
+	x, y := s.Part(), s.Part()
+	x.Set(60)
+	y.Set(50)
+	y.Set(70)
+	if s.Used() != 130 || x.Over() != 30 || y.Over() != 30 || x.Fair() != 100 {
+		t.Errorf("used %d, over by %d and %d", s.Used(), x.Over(), y.Over())
+	}
+	y.Close()
+	if s.Used() != 60 || x.Over() >= 0 {
+		t.Errorf("used %d, over by %d after a part has gone", s.Used(), x.Over())
+	}
+	x.Close()
+	s.Close()
+	if b.Used() != 0 {
+		t.Errorf("%d bytes used by nobody", b.Used())
+	}
+	if (*budget.Share)(nil).Part() != nil {
+		t.Error("a part of nothing")
+	}
+}

@@ -12,14 +12,15 @@ import (
 // cells is what value and map states have in common: cells of type V with ids, their changes, their entries in chunks
 // and their images in records.
 type cells[V any] struct {
-	changes[V]
-	name   string
-	number int // among the states of the directory
-	codec  *codec.Codec[V]
-	flat   bool
-	opt    Option
-	buf    []byte
-	heapOf func(*V) int // bytes that a value refers to; nil: none
+	t       *Table
+	changes epoch.Changes[V]
+	name    string
+	number  int // among the states of the directory
+	codec   *codec.Codec[V]
+	flat    bool
+	opt     Option
+	buf     []byte
+	heapOf  func(*V) int // bytes that a value refers to; nil: none
 
 	at func(id uint32) *cell[V] // of a unit in memory
 	// entry completes the entry of a cell: key group, key and sub-key, appended to dst.
@@ -39,32 +40,40 @@ func newCells[V any](t *Table, ids *slab.Pool, name string, opts []Option) (cell
 	if err != nil {
 		return cells[V]{}, fmt.Errorf("state %q: %w", name, err)
 	}
-	s := cells[V]{changes: newChanges[V](t, ids), name: name, codec: cd, flat: cd.Flat(), opt: o}
+	s := cells[V]{t: t, changes: epoch.NewChanges[V](t.Epochs, &t.Meter, ids), name: name, codec: cd, flat: cd.Flat(), opt: o}
 	s.heapOf = slab.WeigherFor[V]()
 	return s, nil
 }
+
+func (s *cells[V]) freeze()              { s.changes.Freeze() }
+func (s *cells[V]) drop(n int)           { s.changes.Drop(n) }
+func (s *cells[V]) merge(i int)          { s.changes.Merge(i) }
+func (s *cells[V]) dirty(id uint32) bool { return s.changes.Dirty(id) }
+
+// Begin implements epoch.Sweeper.
+func (s *cells[V]) Begin(snap *epoch.Snapshot) { s.changes.Begin(snap) }
 
 // change is called before the first change of cell id in an epoch, and for any later one: it keeps what the cell was.
 func (s *cells[V]) change(id uint32, c *cell[V]) {
 	if !s.t.tracking || c.word>>epochShift == s.t.live>>epochShift {
 		return
 	}
-	unwritten := s.unwritten(id, c.word)
-	first := s.open().dirty.Add(id) // false: an aborted checkpoint has left an older pre-image
+	unwritten := s.changes.Unwritten(id, c.word)
+	first := s.changes.Open().Dirty.Add(id) // false: an aborted checkpoint has left an older pre-image
 	switch {
 	case c.word&present == 0:
 		if unwritten {
 			s.check(id, s.writeEncoded(s.t.Epochs.Snapshot(), id, false, nil))
 		}
 		if first {
-			s.open().absent.Add(id)
+			s.changes.Open().Absent.Add(id)
 		}
 	case s.flat:
 		if unwritten {
 			s.check(id, s.write(s.t.Epochs.Snapshot(), id, c))
 		}
 		if first {
-			s.open().flat.Push(id, c.word, c.v)
+			s.changes.Open().Flat.Push(id, c.word, c.v)
 		}
 	case unwritten || first:
 		enc, err := s.codec.Append(s.buf[:0], &c.v)
@@ -77,7 +86,7 @@ func (s *cells[V]) change(id uint32, c *cell[V]) {
 			s.check(id, s.writeEncoded(s.t.Epochs.Snapshot(), id, true, enc))
 		}
 		if first {
-			s.open().enc.Push(id, c.word, enc)
+			s.changes.Open().Enc.Push(id, c.word, enc)
 		}
 	}
 }
@@ -111,9 +120,9 @@ func (s *cells[V]) rewind() {
 		s.turned(id, word&present != 0)
 		return c
 	}
-	s.undoAll(func(id uint32) {
+	s.changes.UndoAll(func(id uint32) {
 		var zero V
-		back(id, 0).v = zero
+		back(id, epoch.Undone).v = zero
 	}, func(p *slab.Pre[V]) {
 		back(p.ID, p.Word).v = p.Was
 	}, func(p *slab.Pre[[]byte]) {
@@ -124,8 +133,9 @@ func (s *cells[V]) rewind() {
 	})
 }
 
+// Sweep implements epoch.Sweeper.
 func (s *cells[V]) Sweep(snap *epoch.Snapshot, limit int) (int, bool, error) {
-	return s.walk(snap, limit, func(id uint32) error {
+	return s.changes.Walk(snap, limit, func(id uint32) error {
 		c := s.at(id)
 		if c == nil || c.word>>epochShift > snap.Epoch() { // written when it changed
 			return nil
@@ -161,7 +171,7 @@ func (s *cells[V]) writeEncoded(snap *epoch.Snapshot, id uint32, exists bool, en
 
 // pack writes the image of a cell that leaves memory and takes its history out of the segments. d has its keys.
 func (s *cells[V]) pack(id uint32, c *cell[V], d *epoch.Departure) error {
-	if s.unwritten(id, c.word) {
+	if s.changes.Unwritten(id, c.word) {
 		if err := s.write(s.t.Epochs.Snapshot(), id, c); err != nil {
 			return err
 		}
@@ -173,7 +183,7 @@ func (s *cells[V]) pack(id uint32, c *cell[V], d *epoch.Departure) error {
 			return err
 		}
 	}
-	undos, err := s.history(id, s.codec.Append)
+	undos, err := s.changes.History(id, s.codec.Append)
 	if err != nil {
 		return err
 	}
@@ -196,7 +206,7 @@ func (s *cells[V]) unpack(id uint32, c *cell[V], a *epoch.Arrival) error {
 	if err != nil {
 		return err
 	}
-	if err := s.restore(id, undos, func(was []byte) (v V, flat bool, err error) {
+	if err := s.changes.Restore(id, undos, func(was []byte) (v V, flat bool, err error) {
 		if s.flat {
 			err = decodeAll(s.codec.Decode, was, &v)
 		}

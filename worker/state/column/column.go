@@ -15,11 +15,10 @@ type cell[V any] struct {
 	v    V
 }
 
-// Flags of a word.
 const (
-	present    = 1 << 0 // there is a value
-	backed     = 1 << 1 // the record in the overflow says the same
-	epochShift = 2
+	present    = epoch.Present
+	backed     = epoch.Backed
+	epochShift = epoch.WordShift
 )
 
 // column is a state of an operator, as its table sees it.

@@ -1,7 +1,6 @@
 package column
 
 import (
-	"encoding/binary"
 	"errors"
 	"unsafe"
 
@@ -38,8 +37,8 @@ const (
 
 // evictor moves units of a directory between memory and the overflow.
 type evictor struct {
-	area  *overflow.Area
-	share *budget.Share
+	records *overflow.Records
+	share   *budget.Share
 	// cold are the key groups of which a row has left memory: only of these can there be a row in the overflow.
 	cold    []bool
 	evicted bool // anything has
@@ -47,8 +46,6 @@ type evictor struct {
 	looks   int
 	part    int // what one of many things may take, in bytes
 	key     []byte
-	okey    []byte
-	loaded  []byte
 	dep     epoch.Departure
 	stats   Stats
 	relief  []func() error
@@ -63,45 +60,14 @@ type Stats struct {
 }
 
 func newEvictor(o Options) *evictor {
-	if o.Budget == nil || o.Overflow == nil {
+	if o.Budget == nil || o.Overflow == nil || o.Silent {
 		return nil
 	}
-	return &evictor{area: o.Overflow.Area(), share: o.Budget.Open(budget.Yielding), cold: make([]bool, o.MaxParallelism)}
-}
-
-// overflowKey is the key of a unit in the overflow: the area, the number of its state, and its keys.
-func (ev *evictor) overflowKey(dst []byte, number int, e *chunk.Entry, sub []byte) []byte {
-	dst = append(dst, ev.area.Prefix()...)
-	dst = append(dst, byte(number+1))
-	dst = binary.BigEndian.AppendUint16(dst, uint16(e.Group))
-	dst = append(dst, e.Key...)
-	return append(dst, sub...)
-}
-
-// keyHeader is how many bytes of a key in the overflow come before the key of a row.
-const keyHeader = 4 + 1 + 2
-
-// fits reports whether a unit can leave: very long keys cannot.
-func (ev *evictor) fits(e *chunk.Entry) bool {
-	return keyHeader+len(e.Key)+len(e.Sub)+4 <= overflow.MaxKey
-}
-
-// load is the record of a unit, valid until the next call.
-func (ev *evictor) load(number int, e *chunk.Entry, sub []byte) (record []byte, ok bool, err error) {
-	ev.okey = ev.overflowKey(ev.okey[:0], number, e, sub)
-	v, ok, err := ev.area.Get(ev.okey)
-	if err != nil || !ok {
-		return nil, false, err
+	share := o.Share.Part()
+	if share == nil {
+		share = o.Budget.Open(budget.Yielding)
 	}
-	ev.stats.Returned++
-	ev.loaded = append(ev.loaded[:0], v...)
-	return ev.loaded, true, nil
-}
-
-// remove deletes the record of a unit.
-func (ev *evictor) remove(number int, e *chunk.Entry, sub []byte) error {
-	ev.okey = ev.overflowKey(ev.okey[:0], number, e, sub)
-	return ev.area.Delete(ev.okey)
+	return &evictor{records: o.Overflow.Records(), share: share, cold: make([]bool, o.MaxParallelism)}
 }
 
 // departure is an empty one.
@@ -120,11 +86,37 @@ func (ev *evictor) settle(number int, d *epoch.Departure, sub []byte, stored rec
 	if !d.Kept && !bool(stored) {
 		return nil
 	}
-	ev.okey = ev.overflowKey(ev.okey[:0], number, &d.Entry, sub)
+	u := unit(number, &d.Entry, sub)
 	if !d.Kept {
-		return ev.area.Delete(ev.okey)
+		return ev.records.Remove(&u)
 	}
-	return ev.area.Put(ev.okey, d.Record)
+	return ev.records.Save(&u, d.Record)
+}
+
+// unit names a unit, whose keys e has. In the overflow, sub tells it apart.
+func unit(number int, e *chunk.Entry, sub []byte) overflow.Unit {
+	return overflow.Unit{Number: number, Group: e.Group, Key: e.Key, Sub: sub}
+}
+
+// load is the record of a unit, valid until the next call.
+func (ev *evictor) load(number int, e *chunk.Entry, sub []byte) (record []byte, ok bool, err error) {
+	u := unit(number, e, sub)
+	if record, ok, err = ev.records.Load(&u); ok {
+		ev.stats.Returned++
+	}
+	return record, ok, err
+}
+
+// remove deletes the record of a unit.
+func (ev *evictor) remove(number int, e *chunk.Entry, sub []byte) error {
+	u := unit(number, e, sub)
+	return ev.records.Remove(&u)
+}
+
+// fits reports whether a unit can leave.
+func (ev *evictor) fits(e *chunk.Entry) bool {
+	u := unit(0, e, e.Sub)
+	return ev.records.Fits(&u)
 }
 
 // recorded says that a unit has a record in the overflow.
@@ -157,8 +149,8 @@ func (t *Table) bury(number int, e *chunk.Entry, sub, record []byte) (had bool, 
 
 // scan calls f for the records of all units of a state whose row e names, in the order of their sub-keys.
 func (ev *evictor) scan(number int, e *chunk.Entry, f func(sub, record []byte) (bool, error)) error {
-	prefix := ev.overflowKey(nil, number, e, nil)
-	return ev.area.Scan(prefix, nil, func(key, value []byte) (bool, error) { return f(key[len(prefix):], value) })
+	u := unit(number, e, nil)
+	return ev.records.Walk(&u, f)
 }
 
 // EvictRow moves a row out of memory, with all its units; false: not now.
@@ -238,8 +230,7 @@ func (t *Table) Recall(e *chunk.Entry, newRow func() (uint32, unsafe.Pointer)) e
 // ScanRows calls f for the encoded keys of a key group that have rows in the overflow, in their order, until it returns
 // false.
 func (t *Table) ScanRows(group int, f func(key []byte) (bool, error)) error {
-	prefix := t.ev.overflowKey(nil, rowsNumber, &chunk.Entry{Group: group}, nil)
-	return t.ev.area.Scan(prefix, nil, func(key, _ []byte) (bool, error) { return f(key[len(prefix):]) })
+	return t.ev.scan(rowsNumber, &chunk.Entry{Group: group}, func(key, _ []byte) (bool, error) { return f(key) })
 }
 
 // makeRoom is called before an id is taken from a pool, that of rows if col is nil: if that would take memory that the
@@ -320,7 +311,7 @@ func (t *Table) account() {
 	used := int64(t.Bytes())
 	t.ev.share.Set(used)
 	t.ev.part = int(max(t.ev.share.Fair()/partOfShare, leastPart))
-	t.ev.area.Limit(t.ev.part)
+	t.ev.records.Limit(t.ev.part)
 	t.Epochs.Limit(2 * t.ev.part)
 	if t.Refs == nil && used > t.ev.share.Fair()/2 {
 		t.Pool.Watch()
@@ -404,7 +395,7 @@ func (t *Table) Maintain(work int) {
 		if t.account(); t.ev.pressed && t.sealed {
 			t.shrink(work)
 		}
-		t.ev.area.Idle()
+		t.ev.records.Idle()
 	}
 }
 
@@ -422,7 +413,7 @@ func (t *Table) Bytes() int {
 		n += t.heap.Sample(&t.Pool, t.weighRow)
 	}
 	if t.ev != nil {
-		n += t.ev.area.Bytes()
+		n += t.ev.records.Bytes()
 	}
 	return n
 }
@@ -441,7 +432,7 @@ func (t *Table) Stats() Stats {
 		return Stats{}
 	}
 	s := t.ev.stats
-	s.Stats = t.ev.area.Stats()
+	s.Stats = t.ev.records.Stats()
 	return s
 }
 

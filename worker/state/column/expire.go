@@ -34,18 +34,15 @@ func (t *Table) expireCold(limit int) error {
 		key    []byte // of the row and the unit
 	}
 	var found []find
-	var next []byte
-	prefix := t.ev.area.Prefix()
-	err := t.ev.area.Scan(prefix, t.ev.scanned, func(key, record []byte) (bool, error) {
+	next, err := t.ev.records.WalkAll(t.ev.scanned, func(number int, key, record []byte) (bool, error) {
 		if limit--; limit < 0 {
-			next = append(next, key...)
 			return false, nil
 		}
-		if len(key) < keyHeader || int(key[len(prefix)]) > len(t.cols) {
+		if number >= len(t.cols) {
 			return false, epoch.ErrRecord
 		}
-		if number := int(key[len(prefix)]) - 1; t.stale(number, record) {
-			found = append(found, find{number, append([]byte(nil), key[keyHeader:]...)})
+		if t.stale(number, record) {
+			found = append(found, find{number, append([]byte(nil), key...)})
 		}
 		return true, nil
 	})

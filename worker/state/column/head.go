@@ -33,7 +33,7 @@ func newHeads(t *Table, name string, at func(row uint32) *head) (heads, error) {
 	if err != nil {
 		return heads{}, err
 	}
-	h := heads{cells[headState]{changes: newChanges[headState](t, &t.Pool), name: name, codec: cd, flat: true}}
+	h := heads{cells[headState]{t: t, changes: epoch.NewChanges[headState](t.Epochs, &t.Meter, &t.Pool), name: name, codec: cd, flat: true}}
 	h.at = func(row uint32) *cell[headState] { return &at(row).cell }
 	h.rowOf = func(row uint32) uint32 { return row }
 	h.turned = func(row uint32, _ bool) {

@@ -23,20 +23,21 @@ const (
 // List is a list per key: a chain of runs per row. Elements are only added at the end, so that the pre-image of a run
 // of flat elements is its length.
 type List[V any] struct {
-	changes[int32]
-	name   string
-	number int
-	codec  *codec.Codec[V]
-	flat   bool
-	opt    Option
-	buf    []byte
-	heapOf func(*V) int
-	elem   int     // bytes of an element in a run
-	offset uintptr // of the head in a row
-	heads  heads
-	runs   slab.Slab[listRun[V]]
-	pool   slab.Pool
-	heap   slab.Average
+	t       *Table
+	changes epoch.Changes[int32]
+	name    string
+	number  int
+	codec   *codec.Codec[V]
+	flat    bool
+	opt     Option
+	buf     []byte
+	heapOf  func(*V) int
+	elem    int     // bytes of an element in a run
+	offset  uintptr // of the head in a row
+	heads   heads
+	runs    slab.Slab[listRun[V]]
+	pool    slab.Pool
+	heap    slab.Average
 
 	iterating int // All is running: no run may be reused
 	clears    int // calls of Clear
@@ -62,8 +63,8 @@ func NewList[V any](t *Table, name string, opts ...Option) (*List[V], error) {
 	if err != nil {
 		return nil, fmt.Errorf("state %q: %w", name, err)
 	}
-	s := &List[V]{name: name, codec: cd, flat: cd.Flat(), opt: o, heapOf: slab.WeigherFor[V]()}
-	s.changes = newChanges[int32](t, &s.pool)
+	s := &List[V]{t: t, name: name, codec: cd, flat: cd.Flat(), opt: o, heapOf: slab.WeigherFor[V]()}
+	s.changes = epoch.NewChanges[int32](t.Epochs, &t.Meter, &s.pool)
 	s.elem = int(unsafe.Sizeof(*new(V)))
 	if s.heads, err = newHeads(t, name, s.headOf); err != nil {
 		return nil, err
@@ -175,18 +176,21 @@ func (s *List[V]) each(f func(v *V) bool) {
 			return
 		}
 	}
-	s.walkFrom(id, 0, f)
+	s.walkFrom(id, allRuns, f)
 }
 
 // bringBack is up to how many elements a list that is read comes back to memory as a whole.
 const bringBack = 1024
 
-// walkFrom calls f for the elements of the chain from run id on, + 1, below run number end; 0: to its end. It returns
-// the first run that it has not walked.
+// allRuns is a number that no run has.
+const allRuns = ^uint32(0)
+
+// walkFrom calls f for the elements of the chain from run id on, + 1, below run number end. It returns the first run that
+// it has not walked.
 func (s *List[V]) walkFrom(id, end uint32, f func(v *V) bool) (at uint32, more bool) {
 	for id != 0 {
 		r := s.runs.At(id - 1)
-		if end > 0 && r.seq >= end {
+		if r.seq >= end {
 			return id, true
 		}
 		if r.word&present != 0 {
@@ -237,7 +241,7 @@ func (s *List[V]) remove(id uint32) {
 	if !s.flat || !s.t.tracking {
 		s.setVals(r, nil)
 	}
-	s.spend(id)
+	s.changes.Spend(id)
 	s.t.emptied(row)
 }
 
@@ -252,14 +256,14 @@ func (s *List[V]) change(id uint32, r *listRun[V]) {
 	if !s.t.tracking || r.word>>epochShift == s.t.live>>epochShift {
 		return
 	}
-	unwritten := s.unwritten(id, r.word)
-	first := s.open().dirty.Add(id)
+	unwritten := s.changes.Unwritten(id, r.word)
+	first := s.changes.Open().Dirty.Add(id)
 	exists := r.word&present != 0
 	if !exists && first {
-		s.open().absent.Add(id)
+		s.changes.Open().Absent.Add(id)
 	}
 	if s.flat && exists && first {
-		s.open().flat.Push(id, r.word, int32(len(r.vals)))
+		s.changes.Open().Flat.Push(id, r.word, int32(len(r.vals)))
 	}
 	if !unwritten && (!first || !exists || s.flat) {
 		return
@@ -274,7 +278,7 @@ func (s *List[V]) change(id uint32, r *listRun[V]) {
 		s.check(r, s.writeEncoded(s.t.Epochs.Snapshot(), r, enc))
 	}
 	if first && exists && !s.flat {
-		s.open().enc.Push(id, r.word, enc)
+		s.changes.Open().Enc.Push(id, r.word, enc)
 	}
 }
 
@@ -314,12 +318,12 @@ func (s *List[V]) rewind() {
 		r.word = word
 		s.setVals(r, vals(r))
 		if word&present == 0 {
-			s.spend(id)
+			s.changes.Spend(id)
 			s.t.emptied(r.row - 1)
 		}
 	}
-	s.undoAll(func(id uint32) {
-		back(id, 0, func(*listRun[V]) []V { return nil })
+	s.changes.UndoAll(func(id uint32) {
+		back(id, epoch.Undone, func(*listRun[V]) []V { return nil })
 	}, func(p *slab.Pre[int32]) {
 		back(p.ID, p.Word, func(r *listRun[V]) []V {
 			clear(r.vals[p.Was:])
@@ -365,11 +369,11 @@ func (s *List[V]) reclaim() {
 		return
 	}
 	for range reclaimAtOnce {
-		id, ok := s.lost.Pop()
+		id, ok := s.changes.Lost.Pop()
 		if !ok {
 			return
 		}
-		if r := s.runs.At(id); r == nil || r.row == 0 || r.word&present != 0 || s.changes.dirty(id) {
+		if r := s.runs.At(id); r == nil || r.row == 0 || r.word&present != 0 || s.changes.Dirty(id) {
 			continue
 		}
 		s.t.Fail(s.dismiss(id))
@@ -416,8 +420,12 @@ func (s *List[V]) describe() chunk.State {
 func (s *List[V]) field() reflect.Type  { return reflect.TypeFor[head]() }
 func (s *List[V]) place(offset uintptr) { s.offset = offset }
 
+// Begin implements epoch.Sweeper.
+func (s *List[V]) Begin(snap *epoch.Snapshot) { s.changes.Begin(snap) }
+
+// Sweep implements epoch.Sweeper.
 func (s *List[V]) Sweep(snap *epoch.Snapshot, limit int) (int, bool, error) {
-	return s.walk(snap, limit, func(id uint32) error {
+	return s.changes.Walk(snap, limit, func(id uint32) error {
 		r := s.runs.At(id)
 		if r == nil || r.word>>epochShift > snap.Epoch() { // written when it changed
 			return nil
@@ -431,17 +439,17 @@ func (s *List[V]) Sweep(snap *epoch.Snapshot, limit int) (int, bool, error) {
 }
 
 func (s *List[V]) freeze() {
-	s.changes.freeze()
+	s.changes.Freeze()
 	s.heads.freeze()
 }
 
 func (s *List[V]) drop(n int) {
-	s.changes.drop(n)
+	s.changes.Drop(n)
 	s.heads.drop(n)
 }
 
 func (s *List[V]) merge(i int) {
-	s.changes.merge(i)
+	s.changes.Merge(i)
 	s.heads.merge(i)
 }
 
@@ -454,7 +462,7 @@ func (s *List[V]) idle(row uint32) bool { return s.headOf(row).empty() && !s.hea
 func (s *List[V]) weigh(uint32) int { return 0 }
 
 func (s *List[V]) bytes() int {
-	n := s.changes.bytes() + s.heads.bytes() + s.pool.Bytes()
+	n := s.changes.Bytes() + s.heads.changes.Bytes() + s.pool.Bytes()
 	if s.heapOf != nil {
 		n += s.heap.Sample(&s.pool, func(id uint32) (n int) {
 			for i := range s.runs.At(id).vals {

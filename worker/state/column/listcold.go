@@ -53,7 +53,7 @@ func (s *List[V]) arrive(row, seq uint32, record []byte) error {
 		s.release(id)
 		return err
 	}
-	if err := s.restore(id, undos, func(was []byte) (int32, bool, error) {
+	if err := s.changes.Restore(id, undos, func(was []byte) (int32, bool, error) {
 		if !s.flat {
 			return 0, false, nil
 		}
@@ -205,7 +205,7 @@ func (s *List[V]) touchable(id uint32) bool {
 	return s.iterating == 0 && (s.t.Entry == nil || s.runs.At(id).row != s.t.Row+1)
 }
 
-func (s *List[V]) unitDirty(id uint32) bool { return s.changes.dirty(id) }
+func (s *List[V]) unitDirty(id uint32) bool { return s.changes.Dirty(id) }
 
 // evict moves a run to the overflow.
 func (s *List[V]) evict(id uint32) (bool, error) {
@@ -236,12 +236,12 @@ func (s *List[V]) packRun(id uint32, r *listRun[V], d *epoch.Departure) (err err
 	if s.buf, err = s.encode(s.buf[:0], r); err != nil {
 		return err
 	}
-	if s.unwritten(id, r.word) {
+	if s.changes.Unwritten(id, r.word) {
 		if err := s.writeEncoded(s.t.Epochs.Snapshot(), r, s.buf); err != nil {
 			return err
 		}
 	}
-	undos, err := s.history(id, func(dst []byte, n *int32) ([]byte, error) { return s.encodeVals(dst, r.vals[:*n]) })
+	undos, err := s.changes.History(id, func(dst []byte, n *int32) ([]byte, error) { return s.encodeVals(dst, r.vals[:*n]) })
 	if err != nil {
 		return err
 	}
@@ -355,7 +355,7 @@ func (s *List[V]) readRun(decode func([]byte, *V) ([]byte, error), stamped bool,
 	r.word = present
 	if e.Op == chunk.Delete {
 		r.word = 0
-		s.lost.Add(id)
+		s.changes.Lost.Add(id)
 		s.t.emptied(row)
 	}
 	h.v.Count += uint32(len(r.vals))

@@ -64,7 +64,7 @@ func NewMap[M comparable, V any](t *Table, name string, opts ...Option) (*Map[M,
 	s.cells.entry = s.nodeEntry
 	s.cells.turned = func(id uint32, exists bool) {
 		if !exists {
-			s.spend(id)
+			s.changes.Spend(id)
 			s.t.emptied(s.nodes.At(id).row - 1)
 		}
 	}
@@ -197,7 +197,7 @@ func (s *Map[M, V]) remove(id uint32) {
 	row := n.row - 1
 	s.clear(id, &n.cell)
 	s.heads.edit(row, s.headOf(row)).Count--
-	s.spend(id)
+	s.changes.Spend(id)
 	s.t.emptied(row)
 }
 
@@ -294,11 +294,11 @@ func (s *Map[M, V]) reclaim() {
 		return
 	}
 	for range reclaimAtOnce {
-		id, ok := s.lost.Pop()
+		id, ok := s.changes.Lost.Pop()
 		if !ok {
 			return
 		}
-		if n := s.nodes.At(id); n == nil || n.row == 0 || n.cell.word&present != 0 || s.cells.dirty(id) {
+		if n := s.nodes.At(id); n == nil || n.row == 0 || n.cell.word&present != 0 || s.cells.changes.Dirty(id) {
 			continue
 		}
 		if s.pool.Stored.Has(id) {
@@ -381,7 +381,7 @@ func (s *Map[M, V]) weighNode(id uint32) (n int) {
 }
 
 func (s *Map[M, V]) bytes() int {
-	n := s.changes.bytes() + s.heads.bytes() + s.pool.Bytes()
+	n := s.changes.Bytes() + s.heads.changes.Bytes() + s.pool.Bytes()
 	if s.heapOf != nil || s.keyHeap != nil {
 		n += s.heap.Sample(&s.pool, s.weighNode)
 	}

@@ -169,7 +169,7 @@ func (s *Map[M, V]) touchable(id uint32) bool {
 	return s.iterating == 0 && (s.t.Entry == nil || s.nodes.At(id).row != s.t.Row+1)
 }
 
-func (s *Map[M, V]) unitDirty(id uint32) bool { return s.cells.dirty(id) }
+func (s *Map[M, V]) unitDirty(id uint32) bool { return s.cells.changes.Dirty(id) }
 
 // evict moves a node to the overflow.
 func (s *Map[M, V]) evict(id uint32) (bool, error) {
@@ -263,7 +263,7 @@ func (s *Map[M, V]) reader(st chunk.State) (func(row uint32, e *chunk.Entry) err
 			h.v.Count++
 		case now < was:
 			h.v.Count--
-			s.lost.Add(id)
+			s.changes.Lost.Add(id)
 			s.t.emptied(row)
 		}
 		if s.loaded != nil && n.cell.word != 0 {

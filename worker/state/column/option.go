@@ -32,8 +32,11 @@ type Options struct {
 
 	// Space is the schema of namespaces; empty: the table has none.
 	Space string
-	// Small tables are many, each with few keys.
+	// Small tables are many, each with few keys. They are parts of a Share of the budget, if there is one.
 	Small bool
+	Share *budget.Share
+	// Silent: snapshots are empty, because another subtask writes the same. Nothing leaves memory.
+	Silent bool
 }
 
 // Option is what a state may be declared with.

@@ -116,7 +116,7 @@ func (t *Table) declare(col column) (int, error) {
 		err = errors.New("a state has an empty name")
 	case t.names[name]:
 		err = errors.New("two states have this name")
-	case t.sealed || t.Epochs.Last() != 0:
+	case t.sealed || t.Epochs.Last() != 0 && t.opts.Space == "":
 		err = errors.New("declared after the first record")
 	}
 	if err != nil {
@@ -299,12 +299,21 @@ func (t *Table) Settle() {
 }
 
 // Sweepers implements epoch.Member.
-func (t *Table) Sweepers() (list []epoch.Sweeper) {
+func (t *Table) Sweepers(list []epoch.Sweeper) []epoch.Sweeper {
+	if t.opts.Silent {
+		return list
+	}
 	for _, col := range t.cols {
 		list = append(list, col)
 	}
 	return list
 }
+
+// Mute keeps the table out of further snapshots: it was dropped, and waits for what becomes of the epoch.
+func (t *Table) Mute() { t.opts.Silent = true }
+
+// Unmute takes part again, after a rewind.
+func (t *Table) Unmute() { t.opts.Silent = false }
 
 // Close gives back what the table holds beside memory.
 func (t *Table) Close() error {
@@ -313,7 +322,7 @@ func (t *Table) Close() error {
 		return nil
 	}
 	t.ev.share.Close()
-	err := t.ev.area.Close()
+	err := t.ev.records.Close()
 	t.ev = nil
 	return err
 }

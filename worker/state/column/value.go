@@ -181,4 +181,4 @@ func (s *Value[V]) weigh(row uint32) int {
 	return s.heapOf(&s.cellOf(row).v)
 }
 
-func (s *Value[V]) bytes() int { return s.changes.bytes() }
+func (s *Value[V]) bytes() int { return s.changes.Bytes() }

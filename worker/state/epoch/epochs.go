@@ -20,8 +20,8 @@ type Member interface {
 	Merge(i int)
 	// Rewind undoes all segments, newest first, and leaves an empty open one.
 	Rewind()
-	// Sweepers are what a snapshot has to write; none if the member takes no part.
-	Sweepers() []Sweeper
+	// Sweepers appends what a snapshot has to write; nothing if the member takes no part.
+	Sweepers(list []Sweeper) []Sweeper
 }
 
 // Config of epochs.
@@ -86,6 +86,9 @@ func (l *Epochs) Open() int { return len(l.epochs) - 1 }
 
 // Now is the number of the open epoch.
 func (l *Epochs) Now() uint32 { return l.now }
+
+// First is the number of the oldest undecided epoch.
+func (l *Epochs) First() uint32 { return l.epochs[0].was.lo }
 
 // Number is that of undecided epoch i.
 func (l *Epochs) Number(i int) uint32 { return l.epochs[i].was.hi }

@@ -149,6 +149,9 @@ func (a *Arrival) Image() (exists bool, value []byte, undos []Undo, err error) {
 			if u.Exists {
 				u.Was = a.bytes()
 			}
+			if head>>1 > uint64(a.epochs.now) {
+				return false, nil, nil, ErrRecord
+			}
 			f, seg := a.epochs.fateOf(uint32(head >> 1))
 			switch {
 			case f == undone && !applied:

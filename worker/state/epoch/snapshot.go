@@ -65,7 +65,7 @@ func (l *Epochs) Freeze(id element.CheckpointID, extent Extent) (*Snapshot, erro
 	}
 	l.snap = s
 	for _, m := range l.members {
-		s.todo = append(s.todo, m.Sweepers()...)
+		s.todo = m.Sweepers(s.todo)
 	}
 	for _, w := range s.todo {
 		w.Begin(s)

@@ -302,4 +302,4 @@ func (m *member[K]) Rewind() {
 }
 
 // Sweepers implements epoch.Member: snapshots have the deadlines.
-func (m *member[K]) Sweepers() []epoch.Sweeper { return nil }
+func (m *member[K]) Sweepers(list []epoch.Sweeper) []epoch.Sweeper { return list }
