@@ -31,7 +31,6 @@ func newLoader() *loader { return &loader{} }
 func pairs(l, r int, emit func(int))                   { emit(l*100 + r) }
 func leftPairs(l int, r flow.Opt[int], emit func(int)) { emit(l*100 + r.Or(-1)) }
 func fullPairs(l, r flow.Opt[int], emit func(int))     { emit(l.Or(-1)*100 + r.Or(-1)) }
-func byHalf(v int) int                                 { return v / 2 }
 func firstConsumer(int, int) int                       { return 0 }
 func ranked(s flow.Stream[flow.Ranked[int]]) flow.SinkRef {
 	return s.To("out", drop[flow.Ranked[int]]())

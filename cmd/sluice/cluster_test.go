@@ -146,7 +146,7 @@ func (u *user) finishes() {
 	}
 	u.decode(&status, "status", "count-1")
 	if status.Status != "JOB_FINISHED" || len(status.Subtasks) != 4 || status.Subtasks[0].Attempt != 1 || status.Subtasks[0].State != "SUBTASK_FINISHED" ||
-		status.Subtasks[0].Worker == "" || len(status.Regions) != 1 || len(status.Edges) != 1 || status.Edges[0].Exchange != "EXCHANGE_PIPELINED" {
+		status.Subtasks[0].Worker == "" || len(status.Regions) != 4 || len(status.Edges) != 1 || status.Edges[0].Exchange != "EXCHANGE_BLOCKING" {
 		t.Errorf("status %+v", status)
 	}
 	records := int64(0) // nothing runs any more: these are facts
@@ -208,9 +208,9 @@ func (u *user) fails() {
 	}
 }
 
-// waitsForSlots asks for more than there is.
+// waitsForSlots asks for more at once than there is: region by region five subtasks would do with four slots.
 func (u *user) waitsForSlots() {
-	a := u.want(ops.ExitTimeout, "submit", u.binary, "-p", "records=10", "--name", "wide", "--parallelism", "5", "--wait", "--timeout", "10s")
+	a := u.want(ops.ExitTimeout, "submit", u.binary, "-p", "records=10", "--name", "wide", "--parallelism", "5", "--set", "mode=streaming", "--wait", "--timeout", "10s")
 	if !strings.Contains(a.err, "wide-") {
 		u.t.Errorf("the job is not named: %s", a.err)
 	}

@@ -29,10 +29,6 @@ type streams struct {
 	out string
 }
 
-func (s *streams) persons() flow.Stream[nexmark.Person] {
-	return s.p.From("persons", s.cfg.Persons(), flow.EventTime(nexmark.Person.Time))
-}
-
 func (s *streams) auctions() flow.Stream[nexmark.Auction] {
 	return s.p.From("auctions", s.cfg.Auctions(), flow.EventTime(nexmark.Auction.Time))
 }

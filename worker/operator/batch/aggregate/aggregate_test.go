@@ -208,10 +208,6 @@ func TestDistinctKeepsTheFirstOfEachKeyInAnyMemory(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := draw(rt)
 		memory := rapid.SampledFrom([]int64{0, 64 << 10, 250 << 10}).Draw(rt, "memory")
-		type stamped struct {
-			event
-			at element.Time
-		}
 		r := task.NewRuntime(t.Context(), operatortest.Name)
 		area, err := spill.NewArea(spill.Config{FS: vfs.NewMem(), Dir: "spill"})
 		if err != nil {

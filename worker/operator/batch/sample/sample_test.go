@@ -58,13 +58,12 @@ func bounds(t *testing.T, o sort.Order[int64], ss []Sample[int64]) Bounds[int64]
 }
 
 type routed struct {
-	push    task.Push[rec]
-	bounds  task.Push[Bounds[int64]]
-	rt      *task.Runtime
-	op      task.Operator
-	out     []Ranged[rec]
-	at      []element.Time
-	counter *task.Counters
+	push   task.Push[rec]
+	bounds task.Push[Bounds[int64]]
+	rt     *task.Runtime
+	op     task.Operator
+	out    []Ranged[rec]
+	at     []element.Time
 }
 
 func newRouted(t testing.TB, memory int64, o sort.Order[int64]) *routed {

@@ -9,8 +9,8 @@ import (
 )
 
 type row struct {
-	n    int64
-	text string
+	n int64
+	_ string // rows hold pointers
 }
 
 func TestRowsStayWhereTheyAre(t *testing.T) {

@@ -65,9 +65,7 @@ func byOperator[K any](t testing.TB, spec Spec[K, order], in []order, memory int
 // bySlice is the sort that one writes by hand if everything fits into memory: it keeps the records and hands them on.
 func bySlice(in []order, compare func(a, b order) int, emit func(order)) {
 	var kept []order
-	for i := range in {
-		kept = append(kept, in[i])
-	}
+	kept = append(kept, in...)
 	slices.SortStableFunc(kept, compare)
 	for i := range kept {
 		emit(kept[i])
