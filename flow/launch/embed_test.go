@@ -22,8 +22,10 @@ import (
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/launch/workdir"
+	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -363,6 +365,34 @@ func TestAResultThatIsLostIsMadeAgain(t *testing.T) {
 	}
 	if again == 0 || again == src.splits {
 		t.Errorf("%d of %d splits were read again", again, src.splits)
+	}
+}
+
+// Buffers that the memory cannot hold fail the job at its deployment, once, with the numbers; a size that never suffices does
+// not even get so far.
+func TestNetworkMemoryThatDoesNotSufficeIsAClearError(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	settings := map[string]string{"network.memory": "32MiB", "parallelism": "200", "restart": "fixed(3,1ms)"}
+	// Each writer needs 1 KiB for each of 200 consumers, and none ends before the last one has been refused.
+	prog, sink := stages(t, &numbers{n: 1000, splits: 200, together: 201}, nothing)
+	job, err := Embed(t.Context(), prog, Embedding{Name: "stages", Settings: settings, Slots: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := job.GetFailure()
+	if job.Status != jobpb.JobStatus_JOB_FAILED || f.GetCode() != shuffle.CodeMemory || f.Kind != jobpb.FailureKind_FAILURE_FATAL || job.Restarts+job.Losses > 0 || len(sink.visible) > 0 {
+		t.Errorf("%v after %d restarts: %v", job.Status, job.Restarts+job.Losses, f)
+	}
+	for _, part := range []string{"of network memory", "33554432", "raise network.memory or lower the parallelism"} {
+		if !strings.Contains(f.GetMessage(), part) {
+			t.Errorf("%q does not say %q", f.GetMessage(), part)
+		}
+	}
+	settings["network.memory"] = "1KiB"
+	_, err = Embed(t.Context(), prog, Embedding{Name: "stages", Settings: settings, Slots: 200})
+	var refused *PlanError
+	if !errors.As(err, &refused) || refused.Diagnostics[0].Code != setting.CodeBadValue || !strings.Contains(refused.Diagnostics[0].Message, "1KiB is less than the 32.0 MiB") {
+		t.Errorf("1KiB: %v", err)
 	}
 }
 
