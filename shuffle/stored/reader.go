@@ -204,7 +204,7 @@ func (r *Reader[T]) drop() {
 }
 
 func (r *Reader[T]) corrupt(err error) error {
-	return &LostError{r.cfg.Producers[r.at.Producer].Name, err}
+	return &LostError{Name: r.cfg.Producers[r.at.Producer].Name, Cause: err}
 }
 
 // openBlock checks the next block of the chunk and makes it the one to read.

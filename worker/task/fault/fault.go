@@ -133,6 +133,9 @@ func (f *Fault) ofStored(err error) bool {
 	if e, ok := errors.AsType[*stored.LostError](err); ok {
 		f.Kind, f.Code = jobpb.FailureKind_FAILURE_LOSS, stored.CodeLost
 		f.Lost = []*jobpb.PartitionRef{e.Name.Ref()}
+		for _, n := range e.Also[:min(len(e.Also), jobpb.MaxLost-1)] {
+			f.Lost = append(f.Lost, n.Ref())
+		}
 	} else if _, ok := errors.AsType[*stored.LinkError](err); ok {
 		f.Kind, f.Code = jobpb.FailureKind_FAILURE_LOSS, stored.CodeLink
 	} else if _, ok := errors.AsType[*stored.WriteError](err); ok {
