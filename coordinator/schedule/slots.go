@@ -223,7 +223,7 @@ func (l *Leader) candidates(j *job) (cs []placement.Worker, total int) {
 	for f := range l.v.Workers() {
 		if w := l.usable(f.Id); w != nil && !f.Draining && l.suits(j, f) {
 			total += int(f.Slots)
-			cs = append(cs, placement.Worker{ID: w.id, Free: max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.taken[f.Id]), Held: int(j.counts.Held(f.Id))})
+			cs = append(cs, placement.Worker{ID: w.id, Free: max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.lanes.Taken(f.Id)), Held: int(j.counts.Held(f.Id))})
 		}
 	}
 	return cs, total
@@ -304,7 +304,7 @@ func (j *job) needs() int {
 func (l *Leader) freeSlots() (free, total int) {
 	for f := range l.v.Workers() {
 		if l.usable(f.Id) != nil && !f.Draining {
-			free += max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.taken[f.Id])
+			free += max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.lanes.Taken(f.Id))
 			total += int(f.Slots)
 		}
 	}
@@ -389,7 +389,7 @@ func (l *Leader) scheduleRegions(j *job, facts *state.Job, regions []int32, plac
 	}
 	l.unwait(j)
 	j.stuck = time.Time{}
-	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ScheduleRegions{ScheduleRegions: c}}, &flight{takes: takes, calm: true})
+	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ScheduleRegions{ScheduleRegions: c}}, &flight{Takes: takes, Calm: true})
 	return len(places)
 }
 
