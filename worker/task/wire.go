@@ -311,6 +311,6 @@ func (a *attempt) identity() edge.Identity {
 func (a *attempt) task(operator string, log *slog.Logger) *connector.Task {
 	return &connector.Task{
 		Job: a.proc.cfg.Job, Operator: operator, Subtask: a.index(), Parallelism: int(a.plan().Parallelism),
-		Attempt: a.sub.Attempt, JobEpoch: a.jobEpoch, RegionEpoch: a.sub.RegionEpoch, Log: log,
+		Attempt: a.sub.Attempt, JobEpoch: a.jobEpoch, RegionEpoch: a.sub.RegionEpoch, Whole: a.proc.cfg.Process == 0, Log: log,
 	}
 }
