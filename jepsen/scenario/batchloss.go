@@ -1,0 +1,502 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/jepsen/cluster"
+	"github.com/sluiceio/sluice/jepsen/history"
+	"github.com/sluiceio/sluice/jepsen/model"
+	"github.com/sluiceio/sluice/proto/apipb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+// BatchLoss kills workers at random moments of a job of four stages. It promises: the rows are right; what ran again is
+// what the rules allow, and the history of events tells of all of it; what had finished and was out of reach stays so.
+//
+// Every loss has a job of its own. In half of them the task processes are stopped first, so that the state at the moment of
+// the loss is known, and then what runs again must be exactly what the model says.
+type BatchLoss struct {
+	Job         Stages
+	Dir         string
+	Kills       int
+	Parallelism int32
+	Seed        uint64
+	Log         func(format string, args ...any)
+
+	c    *cluster.Cluster
+	log  *history.Recorder
+	cl   *client
+	rnd  *rand.Rand
+	took time.Duration // of the job without a fault
+}
+
+// LossReport is what happened.
+type LossReport struct {
+	Kills     int // that took effect
+	Missed    int // that found the job at its end
+	Leaders   int // kills of the leader at the same moment
+	Exact     int // losses with everything stopped, compared exactly
+	Again     int // subtasks that ran again
+	Protected int // finished subtasks of which it was asserted that they did not
+}
+
+// target of a kill.
+type target string
+
+const (
+	aWorker       target = "a worker"
+	enumerator    target = "the worker of the split enumerator"
+	itsOwnOnly    target = "the task process of the split enumerator"
+	firstOperator        = "left" // of the chain whose subtask 0 enumerates
+)
+
+// comeback of a killed worker.
+type comeback string
+
+const (
+	promptly comeback = "promptly"     // before anybody counts it as lost
+	late     comeback = "late"         // after it was lost
+	empty    comeback = "with no data" // at once, as another worker
+)
+
+// strike is one planned loss.
+type strike struct {
+	at     float64 // share of the job's time
+	target target
+	back   comeback
+	frozen bool
+	leader bool
+}
+
+// strikes draws n losses; those that a few kills must not miss come first.
+func strikes(rnd *rand.Rand, n int) []strike {
+	plan := []strike{
+		{target: aWorker, back: late, frozen: true},
+		{target: enumerator, back: promptly},
+		{target: aWorker, back: empty, leader: true},
+		{target: itsOwnOnly, frozen: true},
+		{target: aWorker, back: promptly, frozen: true, leader: true},
+	}
+	for len(plan) < n {
+		plan = append(plan, strike{
+			target: []target{aWorker, aWorker, enumerator, itsOwnOnly}[rnd.IntN(4)], back: []comeback{promptly, late, empty}[rnd.IntN(3)],
+			frozen: rnd.IntN(2) == 0, leader: rnd.IntN(3) == 0,
+		})
+	}
+	plan = plan[:n]
+	moments := rnd.Perm(n) // one in each n-th of the job
+	for i := range plan {
+		plan[i].at = (float64(moments[i]) + rnd.Float64()) / float64(n)
+		if plan[i].target != aWorker {
+			plan[i].at *= 0.4 // while there are splits to give out
+		}
+	}
+	return plan
+}
+
+// Run performs the experiment.
+func (s *BatchLoss) Run(ctx context.Context) (rep LossReport, err error) {
+	s.c, err = cluster.New(cluster.Options{Binary: s.Job.Binary, Dir: s.Dir, Coordinators: 3, Workers: 3, Slots: 2})
+	if err != nil {
+		return rep, err
+	}
+	defer func() { err = errors.Join(err, s.c.Close()) }()
+	file, err := os.Create(filepath.Join(s.Dir, "history.jsonl"))
+	if err != nil {
+		return rep, err
+	}
+	defer file.Close()
+	s.log = history.New(file, time.Now)
+	s.rnd = rand.New(rand.NewPCG(s.Seed, 0xba7c4))
+	s.cl = s.client("observer", 0)
+	if err := s.c.Start(ctx); err != nil {
+		return rep, err
+	}
+	if err := s.Job.upload(ctx, s.c); err != nil {
+		return rep, err
+	}
+	if err := s.undisturbed(ctx); err != nil {
+		return rep, fmt.Errorf("without a fault: %w", err)
+	}
+	for i, k := range strikes(s.rnd, s.Kills) {
+		if err := s.round(ctx, i, k, &rep); err != nil {
+			return rep, fmt.Errorf("loss %d of %d (%s at %.2f of the job, back %s, frozen %t, with leader %t): %w",
+				i+1, s.Kills, k.target, k.at, k.back, k.frozen, k.leader, err)
+		}
+	}
+	return rep, s.log.Err()
+}
+
+func (s *BatchLoss) client(name string, n uint64) *client {
+	return &client{name: name, c: s.c, log: s.log, rnd: rand.New(rand.NewPCG(s.Seed, n))}
+}
+
+// trial is one job under watch.
+type trial struct {
+	account
+	job, out string
+	from     uint64 // index of the log before it was submitted
+}
+
+func (s *BatchLoss) start(ctx context.Context, name string) (*trial, error) {
+	info, err := s.cl.events(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	t := &trial{out: filepath.Join(s.Dir, "out", name)}
+	if n := len(info); n > 0 {
+		t.from = info[n-1].Index
+	}
+	if t.job, err = s.cl.submit(ctx, s.Job.spec(name, t.out, s.Parallelism, nil), name); err != nil {
+		return nil, err
+	}
+	t.watch = watchJob(ctx, s.client("watch "+name, uint64(s.rnd.Uint32())), t.job)
+	_, err = t.watch.await(ctx, "its first attempts", func(st *apipb.StatusResponse) bool {
+		return slices.ContainsFunc(st.Subtasks, func(t *apipb.SubtaskStatus) bool { return t.State == jobpb.SubtaskState_SUBTASK_RUNNING })
+	})
+	if err == nil {
+		err = t.learn(ctx, s.cl)
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.watch.stop())
+	}
+	return t, nil
+}
+
+func (t *trial) learn(ctx context.Context, cl *client) error {
+	p, err := cl.plan(ctx, t.job)
+	if err != nil {
+		return err
+	}
+	t.plan, err = model.NewPlan(p)
+	return err
+}
+
+// finish waits for the end and reads what there is to read about it.
+func (t *trial) finish(ctx context.Context, cl *client) (err error) {
+	t.final, err = t.watch.end(ctx)
+	if err = errors.Join(err, t.watch.stop()); err != nil {
+		return err
+	}
+	t.events, err = cl.events(ctx, t.from)
+	return err
+}
+
+// undisturbed runs the job once without a fault: nothing may run again. It also tells how long a job takes.
+func (s *BatchLoss) undisturbed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	t, err := s.start(ctx, "undisturbed")
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := t.finish(ctx, s.cl); err != nil {
+		return err
+	}
+	s.took = time.Since(begun)
+	again, err := t.balance()
+	if again > 0 {
+		err = errors.Join(err, fmt.Errorf("%d subtasks ran again", again))
+	}
+	return errors.Join(err, s.Job.check(t.out))
+}
+
+// roundLimit bounds one job with its loss.
+const roundLimit = 90 * time.Second
+
+func (s *BatchLoss) round(ctx context.Context, i int, k strike, rep *LossReport) error {
+	ctx, cancel := context.WithTimeout(ctx, roundLimit)
+	defer cancel()
+	for try := 0; ; try++ {
+		t, err := s.start(ctx, fmt.Sprintf("loss-%d-%d", i+1, try))
+		if err != nil {
+			return err
+		}
+		hit, err := s.hurt(ctx, k, t)
+		if err == nil {
+			err = t.finish(ctx, s.cl)
+		}
+		if err != nil {
+			return errors.Join(err, t.watch.stop())
+		}
+		if hit == nil {
+			rep.Missed++
+			if try == 3 {
+				return errors.New("the job ended before the loss, four times")
+			}
+			k.at /= 2
+			continue
+		}
+		if err := s.recovered(ctx, t, hit); err != nil {
+			return err
+		}
+		return s.judge(t, k, hit, rep)
+	}
+}
+
+// hit is a loss that took effect.
+type hit struct {
+	node   *cluster.Node
+	worker string                // its id
+	before *apipb.StatusResponse // newest revision seen before it
+	lives  bool                  // only a task process was killed
+	wiped  bool
+}
+
+// judge compares what happened with what may.
+func (s *BatchLoss) judge(t *trial, k strike, h *hit, rep *LossReport) error {
+	l, err := t.loss(h)
+	if err != nil {
+		return err
+	}
+	again, err := t.balance()
+	protected, unprotected := t.protected(h.before, l)
+	errs := []error{s.Job.check(t.out), err, unprotected, t.explained(l)}
+	if k.frozen {
+		errs = append(errs, t.exactly(h.before, l))
+		rep.Exact++
+	}
+	rep.Kills++
+	rep.Again += again
+	rep.Protected += protected
+	if k.leader {
+		rep.Leaders++
+	}
+	s.Log("%s at %.2f, back %s, frozen %t, with leader %t: %d ran again, %d finished ones did not", k.target, k.at, k.back, k.frozen, k.leader, again, protected)
+	return errors.Join(errs...)
+}
+
+// loss reads from the events what became of a worker that was hit.
+func (t *trial) loss(h *hit) (l loss, err error) {
+	l = loss{worker: h.worker}
+	for _, e := range t.events {
+		if e.Kind != "worker-lost" || e.Index <= h.before.Revision {
+			continue
+		}
+		if e.Worker != h.worker || h.lives {
+			return l, fmt.Errorf("worker %s was declared lost, but %s was hit: %s", e.Worker, h.node.Name(), e.Message)
+		}
+		l.gone = true
+	}
+	return l, nil
+}
+
+// hurt waits for the moment, and hits. It returns nil if the job was at its end.
+func (s *BatchLoss) hurt(ctx context.Context, k strike, t *trial) (h *hit, err error) {
+	if err := rest(ctx, time.Duration(k.at*float64(s.took))); err != nil {
+		return nil, err
+	}
+	var stopped frozen
+	defer func() { err = errors.Join(err, stopped.thaw()) }()
+	st, err := s.cl.status(ctx, t.job)
+	if err == nil && k.frozen {
+		stopped, st, err = freeze(ctx, s.cl, t.watch)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The watch has to have seen what the loss is compared with.
+	if _, err := t.watch.await(ctx, "the moment before", func(w *apipb.StatusResponse) bool { return w.Revision >= st.Revision || terminal(st.Status) }); err != nil {
+		return nil, err
+	}
+	acting := slices.Contains(t.known(st), model.Acting) || slices.Contains(t.known(st), model.Waiting)
+	if terminal(st.Status) || !acting {
+		return nil, nil
+	}
+	h = &hit{before: st, lives: k.target == itsOwnOnly, wiped: k.back == empty && k.target != itsOwnOnly}
+	if h.node, h.worker, err = s.victim(ctx, k, st); err != nil {
+		return nil, err
+	}
+	var tasks []cluster.Task
+	if h.lives {
+		if tasks, err = h.node.Tasks(); err != nil || len(tasks) == 0 {
+			return nil, err
+		}
+	}
+	fault := run.NewGroup(ctx, "loss")
+	if k.leader {
+		leader, err := s.c.AwaitLeader(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		fault.Go("leader", func(ctx context.Context) error { return s.killLeader(ctx, leader) })
+	}
+	fault.Go("victim", func(ctx context.Context) error {
+		if h.lives {
+			return s.killTasks(h.node, tasks)
+		}
+		return s.crash(ctx, h.node)
+	})
+	if !h.lives {
+		fault.Go("return", func(ctx context.Context) error { return s.comeBack(ctx, t, k, h) })
+	}
+	if k.frozen {
+		fault.Go("thaw", func(ctx context.Context) error { return s.settled(ctx, t, h) })
+	}
+	return h, fault.Wait()
+}
+
+// victim is whom the strike is for.
+func (s *BatchLoss) victim(ctx context.Context, k strike, st *apipb.StatusResponse) (*cluster.Node, string, error) {
+	nodes, err := workerNodes(ctx, s.cl)
+	if err != nil {
+		return nil, "", err
+	}
+	var ids []string
+	for _, t := range st.Subtasks {
+		first := t.Index == 0 && slices.Contains(t.Operators, firstOperator)
+		if t.Attempt > 0 && (k.target == aWorker || first) && !slices.Contains(ids, t.Worker) && nodes[t.Worker] != nil {
+			ids = append(ids, t.Worker)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, "", errors.New("nobody has anything of the job")
+	}
+	id := ids[s.rnd.IntN(len(ids))]
+	return nodes[id], id, nil
+}
+
+// workerNodes are the workers that the cluster knows to be alive, by id.
+func workerNodes(ctx context.Context, cl *client) (map[string]*cluster.Node, error) {
+	leader, err := cl.c.AwaitLeader(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	got, err := apipb.NewClusterClient(cl.c.Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
+	if err != nil {
+		return nil, err
+	}
+	nodes := map[string]*cluster.Node{}
+	for _, w := range got.Workers {
+		for _, n := range cl.c.Role(cluster.Worker) {
+			if n.API == w.Worker.Address && w.Worker.Health.String() == "WORKER_ALIVE" {
+				nodes[w.Worker.Id] = n
+			}
+		}
+	}
+	return nodes, nil
+}
+
+func (s *BatchLoss) crash(ctx context.Context, n *cluster.Node) error {
+	s.log.Fault("crash", n.Name())
+	return n.Crash(ctx)
+}
+
+func (s *BatchLoss) killTasks(n *cluster.Node, tasks []cluster.Task) error {
+	var errs []error
+	for _, t := range tasks {
+		s.log.Fault("kill task process", fmt.Sprintf("%s, process %d", n.Name(), t.PID))
+		errs = append(errs, t.Kill())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *BatchLoss) killLeader(ctx context.Context, n *cluster.Node) error {
+	s.log.Fault("kill", n.Name())
+	if err := n.Kill(); err != nil {
+		return err
+	}
+	_, err := s.c.AwaitLeader(ctx, n)
+	s.log.Fault("start", n.Name())
+	return errors.Join(err, n.Start(ctx))
+}
+
+// comeBack starts the victim again: at once, or when it was declared lost and its job has restarted.
+func (s *BatchLoss) comeBack(ctx context.Context, t *trial, k strike, h *hit) error {
+	select {
+	case <-h.node.Exited():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var err error
+	switch {
+	case h.wiped:
+		err = h.node.Wipe()
+	case k.back == late:
+		cl := s.client("comeback", 1)
+		if _, err = awaitEvent(ctx, cl, h.before.Revision, func(e *jobpb.Event) bool { return e.Kind == "worker-lost" && e.Worker == h.worker }); err == nil && k.frozen {
+			err = rest(ctx, 2*quiet) // for the decision that follows
+		}
+	}
+	s.log.Fault("start", h.node.Name())
+	return errors.Join(err, h.node.Start(ctx))
+}
+
+// settled returns when what follows from a loss is decided: regions have restarted, or nothing has although the fate of the
+// victim is known.
+func (s *BatchLoss) settled(ctx context.Context, t *trial, h *hit) error {
+	cl := s.client("settled", 2)
+	cause, err := awaitEvent(ctx, cl, h.before.Revision, func(e *jobpb.Event) bool {
+		return e.Kind == "region-restarted" && e.Job == t.job || !h.lives && e.Worker == h.worker && (e.Kind == "worker-lost" || e.Kind == "worker-registered")
+	})
+	if err != nil || cause.Kind == "region-restarted" {
+		return err
+	}
+	return rest(ctx, 2*quiet)
+}
+
+// awaitEvent asks for an event behind an index until there is one.
+func awaitEvent(ctx context.Context, cl *client, after uint64, is func(*jobpb.Event) bool) (*jobpb.Event, error) {
+	for {
+		events, err := cl.events(ctx, after)
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(events, is); i >= 0 {
+			return events[i], nil
+		}
+		if err := rest(ctx, 20*time.Millisecond); err != nil {
+			return nil, fmt.Errorf("an event behind %d: %w", after, err)
+		}
+	}
+}
+
+// recovered waits until the cluster is whole again and has forgotten the job's results, and reads the events again: the next
+// loss is one of its own.
+func (s *BatchLoss) recovered(ctx context.Context, t *trial, h *hit) error {
+	if !h.lives {
+		if _, err := awaitEvent(ctx, s.cl, h.before.Revision, func(e *jobpb.Event) bool {
+			return e.Kind == "worker-registered" && e.Message == h.node.API
+		}); err != nil {
+			return fmt.Errorf("%s has not registered again: %w", h.node.Name(), err)
+		}
+	}
+	if h.wiped {
+		if _, err := awaitEvent(ctx, s.cl, h.before.Revision, func(e *jobpb.Event) bool { return e.Kind == "worker-lost" && e.Worker == h.worker }); err != nil {
+			return fmt.Errorf("the former self of %s is not lost: %w", h.node.Name(), err)
+		}
+	}
+	if err := s.c.Ready(ctx); err != nil {
+		return err
+	}
+	return swept(ctx, s.c, t.job)
+}
+
+// swept waits until no worker holds anything that a job had stored.
+func swept(ctx context.Context, c *cluster.Cluster, job string) error {
+	for {
+		var left []string
+		for _, n := range c.Role(cluster.Worker) {
+			files, err := filepath.Glob(filepath.Join(n.Dir(), "partitions", job, "*", "*"))
+			if err != nil {
+				return err
+			}
+			left = append(left, files...)
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if err := rest(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("job %s has ended and left %d files of stored results, %s: %w", job, len(left), left[0], err)
+		}
+	}
+}
