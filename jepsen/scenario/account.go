@@ -12,7 +12,8 @@ import (
 
 // account compares what ran again in a job with what the model allows.
 type account struct {
-	plan   *model.Plan
+	made   *jobpb.Plan // by the planner
+	plan   *model.Plan // as the model sees it
 	watch  *watch
 	events []*jobpb.Event // of the cluster, since the job was submitted
 	final  *apipb.StatusResponse

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/jepsen/cluster"
-	"github.com/sluiceio/sluice/jepsen/history"
 	"github.com/sluiceio/sluice/jepsen/model"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -31,10 +28,7 @@ type BatchLoss struct {
 	Seed        uint64
 	Log         func(format string, args ...any)
 
-	c    *cluster.Cluster
-	log  *history.Recorder
-	cl   *client
-	rnd  *rand.Rand
+	*ground
 	took time.Duration // of the job without a fault
 }
 
@@ -104,25 +98,11 @@ func strikes(rnd *rand.Rand, n int) []strike {
 
 // Run performs the experiment.
 func (s *BatchLoss) Run(ctx context.Context) (rep LossReport, err error) {
-	s.c, err = cluster.New(cluster.Options{Binary: s.Job.Binary, Dir: s.Dir, Coordinators: 3, Workers: 3, Slots: 2})
+	s.ground, err = newGround(ctx, s.Job, s.Dir, s.Seed)
 	if err != nil {
 		return rep, err
 	}
-	defer func() { err = errors.Join(err, s.c.Close()) }()
-	file, err := os.Create(filepath.Join(s.Dir, "history.jsonl"))
-	if err != nil {
-		return rep, err
-	}
-	defer file.Close()
-	s.log = history.New(file, time.Now)
-	s.rnd = rand.New(rand.NewPCG(s.Seed, 0xba7c4))
-	s.cl = s.client("observer", 0)
-	if err := s.c.Start(ctx); err != nil {
-		return rep, err
-	}
-	if err := s.Job.upload(ctx, s.c); err != nil {
-		return rep, err
-	}
+	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.undisturbed(ctx); err != nil {
 		return rep, fmt.Errorf("without a fault: %w", err)
 	}
@@ -132,69 +112,14 @@ func (s *BatchLoss) Run(ctx context.Context) (rep LossReport, err error) {
 				i+1, s.Kills, k.target, k.at, k.back, k.frozen, k.leader, err)
 		}
 	}
-	return rep, s.log.Err()
-}
-
-func (s *BatchLoss) client(name string, n uint64) *client {
-	return &client{name: name, c: s.c, log: s.log, rnd: rand.New(rand.NewPCG(s.Seed, n))}
-}
-
-// trial is one job under watch.
-type trial struct {
-	account
-	job, out string
-	from     uint64 // index of the log before it was submitted
-}
-
-func (s *BatchLoss) start(ctx context.Context, name string) (*trial, error) {
-	info, err := s.cl.events(ctx, 0)
-	if err != nil {
-		return nil, err
-	}
-	t := &trial{out: filepath.Join(s.Dir, "out", name)}
-	if n := len(info); n > 0 {
-		t.from = info[n-1].Index
-	}
-	if t.job, err = s.cl.submit(ctx, s.Job.spec(name, t.out, s.Parallelism, nil), name); err != nil {
-		return nil, err
-	}
-	t.watch = watchJob(ctx, s.client("watch "+name, uint64(s.rnd.Uint32())), t.job)
-	_, err = t.watch.await(ctx, "its first attempts", func(st *apipb.StatusResponse) bool {
-		return slices.ContainsFunc(st.Subtasks, func(t *apipb.SubtaskStatus) bool { return t.State == jobpb.SubtaskState_SUBTASK_RUNNING })
-	})
-	if err == nil {
-		err = t.learn(ctx, s.cl)
-	}
-	if err != nil {
-		return nil, errors.Join(err, t.watch.stop())
-	}
-	return t, nil
-}
-
-func (t *trial) learn(ctx context.Context, cl *client) error {
-	p, err := cl.plan(ctx, t.job)
-	if err != nil {
-		return err
-	}
-	t.plan, err = model.NewPlan(p)
-	return err
-}
-
-// finish waits for the end and reads what there is to read about it.
-func (t *trial) finish(ctx context.Context, cl *client) (err error) {
-	t.final, err = t.watch.end(ctx)
-	if err = errors.Join(err, t.watch.stop()); err != nil {
-		return err
-	}
-	t.events, err = cl.events(ctx, t.from)
-	return err
+	return rep, nil
 }
 
 // undisturbed runs the job once without a fault: nothing may run again. It also tells how long a job takes.
 func (s *BatchLoss) undisturbed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	t, err := s.start(ctx, "undisturbed")
+	t, err := s.start(ctx, "undisturbed", s.Parallelism)
 	if err != nil {
 		return err
 	}
@@ -217,7 +142,7 @@ func (s *BatchLoss) round(ctx context.Context, i int, k strike, rep *LossReport)
 	ctx, cancel := context.WithTimeout(ctx, roundLimit)
 	defer cancel()
 	for try := 0; ; try++ {
-		t, err := s.start(ctx, fmt.Sprintf("loss-%d-%d", i+1, try))
+		t, err := s.start(ctx, fmt.Sprintf("loss-%d-%d", i+1, try), s.Parallelism)
 		if err != nil {
 			return err
 		}
@@ -365,27 +290,6 @@ func (s *BatchLoss) victim(ctx context.Context, k strike, st *apipb.StatusRespon
 	return nodes[id], id, nil
 }
 
-// workerNodes are the workers that the cluster knows to be alive, by id.
-func workerNodes(ctx context.Context, cl *client) (map[string]*cluster.Node, error) {
-	leader, err := cl.c.AwaitLeader(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	got, err := apipb.NewClusterClient(cl.c.Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
-	if err != nil {
-		return nil, err
-	}
-	nodes := map[string]*cluster.Node{}
-	for _, w := range got.Workers {
-		for _, n := range cl.c.Role(cluster.Worker) {
-			if n.API == w.Worker.Address && w.Worker.Health.String() == "WORKER_ALIVE" {
-				nodes[w.Worker.Id] = n
-			}
-		}
-	}
-	return nodes, nil
-}
-
 func (s *BatchLoss) crash(ctx context.Context, n *cluster.Node) error {
 	s.log.Fault("crash", n.Name())
 	return n.Crash(ctx)
@@ -444,22 +348,6 @@ func (s *BatchLoss) settled(ctx context.Context, t *trial, h *hit) error {
 	return rest(ctx, 2*quiet)
 }
 
-// awaitEvent asks for an event behind an index until there is one.
-func awaitEvent(ctx context.Context, cl *client, after uint64, is func(*jobpb.Event) bool) (*jobpb.Event, error) {
-	for {
-		events, err := cl.events(ctx, after)
-		if err != nil {
-			return nil, err
-		}
-		if i := slices.IndexFunc(events, is); i >= 0 {
-			return events[i], nil
-		}
-		if err := rest(ctx, 20*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("an event behind %d: %w", after, err)
-		}
-	}
-}
-
 // recovered waits until the cluster is whole again and has forgotten the job's results, and reads the events again: the next
 // loss is one of its own.
 func (s *BatchLoss) recovered(ctx context.Context, t *trial, h *hit) error {
@@ -479,24 +367,4 @@ func (s *BatchLoss) recovered(ctx context.Context, t *trial, h *hit) error {
 		return err
 	}
 	return swept(ctx, s.c, t.job)
-}
-
-// swept waits until no worker holds anything that a job had stored.
-func swept(ctx context.Context, c *cluster.Cluster, job string) error {
-	for {
-		var left []string
-		for _, n := range c.Role(cluster.Worker) {
-			files, err := filepath.Glob(filepath.Join(n.Dir(), "partitions", job, "*", "*"))
-			if err != nil {
-				return err
-			}
-			left = append(left, files...)
-		}
-		if len(left) == 0 {
-			return nil
-		}
-		if err := rest(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("job %s has ended and left %d files of stored results, %s: %w", job, len(left), left[0], err)
-		}
-	}
 }
