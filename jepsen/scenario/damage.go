@@ -14,12 +14,13 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
-// Damage harms the files of stored results, one by one, each in a job of its own: after its producer has finished and
-// before anybody reads. It promises: the file's producer runs again, what had not finished with its readers as well, and
-// nobody else; the rows are right.
+// Damage harms the files of stored results, one by one, each in a job of its own. It promises: the file's producer runs
+// again, and what had not finished of its readers; those that had, if they might get other records; nobody else. The rows
+// are right.
 //
-// That nobody has read a file yet is no luck: a result is read when all of its stage are there, and another producer of
-// the stage is held until the harm is done.
+// What has been read at that moment is no luck. Early: a result is read when all of its stage are there, and another
+// producer of the stage is held until the harm is done. Late: a reader is held until the others have finished; then the
+// harm is done, and the reader killed, so that it has to read again.
 type Damage struct {
 	Job         Stages
 	Dir         string
@@ -53,10 +54,15 @@ type harm struct {
 	producer int32
 	file     string // data or index
 	way      way
+	late     bool
 }
 
 func (h harm) String() string {
-	return fmt.Sprintf("%s of producer %d of stage %d %s", h.file, h.producer, h.stage+1, h.way)
+	moment := "before it is read"
+	if h.late {
+		moment = "before one reads it again"
+	}
+	return fmt.Sprintf("%s of producer %d of stage %d %s %s", h.file, h.producer, h.stage+1, h.way, moment)
 }
 
 // harms are all of them, in an order in which also the first few differ in everything.
@@ -64,12 +70,19 @@ func (s *Damage) harms() (all []harm) {
 	for i := range storingStages * s.Parallelism {
 		for _, file := range []string{"data", "index"} {
 			for _, w := range []way{deleted, truncated, flipped} {
-				all = append(all, harm{stage: int(i) / int(s.Parallelism), producer: i % s.Parallelism, file: file, way: w})
+				h := harm{stage: int(i) / int(s.Parallelism), producer: i % s.Parallelism, file: file, way: w}
+				all = append(all, h)
+				// A single bit is seen by one reader only, which may be one that has finished; and the last stage is too quick to
+				// be held.
+				if w != flipped && h.stage < storingStages-1 {
+					h.late = true
+					all = append(all, h)
+				}
 			}
 		}
 	}
 	s.rnd.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
-	kinds := func(h harm) string { return h.file + string(h.way) }
+	kinds := func(h harm) string { return fmt.Sprint(h.file, h.way, h.late) }
 	first := map[string]int{} // by kind: how many came before
 	turn := make(map[harm]int, len(all))
 	for _, h := range all {
@@ -109,18 +122,18 @@ func (s *Damage) one(ctx context.Context, i int, h harm, rep *DamageReport) erro
 		if err != nil {
 			return err
 		}
-		victim, err := s.strike(ctx, t, h)
+		hit, err := s.strike(ctx, t, h)
 		if err == nil {
 			err = t.finish(ctx, s.cl)
 		}
 		if err != nil {
 			return errors.Join(err, t.watch.stop())
 		}
-		if victim < 0 {
+		if hit == nil {
 			rep.Missed++
 			continue
 		}
-		again, err := s.judge(t, victim)
+		again, err := s.judge(t, hit)
 		rep.Files++
 		rep.Again += again
 		s.Log("%s: %d subtasks ran again", h, again)
@@ -129,39 +142,68 @@ func (s *Damage) one(ctx context.Context, i int, h harm, rep *DamageReport) erro
 	return errors.New("no job could be held at that stage")
 }
 
-// strike waits for the stage, holds a producer of it, and damages a file of another one that has finished. It returns the
-// producer of that file, by its number in the model; -1 if the stage was done too soon.
-func (s *Damage) strike(ctx context.Context, t *trial, h harm) (victim int, err error) {
-	edge := t.storing(h.stage)
-	if edge == nil {
-		return -1, fmt.Errorf("the plan has no stage %d that stores", h.stage+1)
+// wound is a damage that was done. Subtasks are numbers in the model.
+type wound struct {
+	edge   *jobpb.Edge
+	victim int    // producer of the damaged result
+	killed []int  // readers that had not finished, and whose process was killed
+	worker string // of them
+}
+
+// strike waits for the stage, holds somebody of it, and does the harm. It returns nil if the stage was done too soon.
+func (s *Damage) strike(ctx context.Context, t *trial, h harm) (w *wound, err error) {
+	w = &wound{edge: t.storing(h.stage)}
+	if w.edge == nil {
+		return nil, fmt.Errorf("the plan has no stage %d that stores", h.stage+1)
 	}
-	victim = t.plan.Position(edge.FromChain, h.producer)
-	if _, err := t.watch.await(ctx, "stage", func(st *apipb.StatusResponse) bool { return t.active(st, edge.FromChain) || terminal(st.Status) }); err != nil {
-		return -1, err
+	w.victim = t.plan.Position(w.edge.FromChain, h.producer)
+	stage := w.edge.FromChain
+	if h.late {
+		stage = w.edge.ToChain
+	}
+	if _, err := t.watch.await(ctx, "stage", func(st *apipb.StatusResponse) bool { return t.active(st, stage) || terminal(st.Status) }); err != nil {
+		return nil, err
 	}
 	var stopped frozen
 	defer func() { err = errors.Join(err, stopped.thaw()) }()
 	if stopped, err = stopped.all(s.c); err != nil {
-		return -1, err
+		return nil, err
 	}
 	nodes, err := workerNodes(ctx, s.cl)
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
-	if stopped, err = s.hold(ctx, t, edge, victim, nodes, stopped); err != nil || len(stopped) == 0 {
-		return -1, err
+	var held string
+	if stopped, held, err = s.hold(ctx, t, w, stage, nodes, stopped); err != nil || held == "" {
+		return nil, err
 	}
-	st, err := t.watch.await(ctx, "the end of the producer", func(st *apipb.StatusResponse) bool { return t.known(st)[victim] == model.Finished })
+	st, err := t.watch.await(ctx, "the end of the others", func(st *apipb.StatusResponse) bool {
+		for i, sub := range t.plan.Subtasks {
+			if sub.Chain == stage && t.worker(st, i) != held && t.known(st)[i] != model.Finished {
+				return false
+			}
+		}
+		return true
+	})
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
-	for _, r := range t.plan.Readers(victim) {
-		if t.known(st)[r] != model.Waiting {
-			return -1, fmt.Errorf("%v reads although a producer of the stage is held", t.plan.Subtasks[r])
+	for _, r := range t.plan.Readers(w.victim) {
+		switch is := t.known(st)[r]; {
+		case !h.late && is != model.Waiting:
+			return nil, fmt.Errorf("%v reads although a producer of the stage is held", t.plan.Subtasks[r])
+		case h.late && is == model.Acting:
+			w.killed, w.worker = append(w.killed, r), held
 		}
 	}
-	return victim, s.damage(nodes[t.worker(st, victim)], t.job, edge, h)
+	if err := s.damage(nodes[t.worker(st, w.victim)], t.job, w.edge, h); err != nil || !h.late {
+		return w, err
+	}
+	for _, p := range stopped {
+		s.log.Fault("kill task process", fmt.Sprintf("%s, process %d", nodes[held].Name(), p.PID))
+		err = errors.Join(err, p.Kill())
+	}
+	return w, err
 }
 
 // storing is the edge for which a stage stores, in the order of the plan.
@@ -198,37 +240,40 @@ func (t *trial) worker(st *apipb.StatusResponse, i int) string {
 	return ""
 }
 
-// hold keeps one worker of a stage stopped on which another producer of the stage is at work, and lets all others go on.
-// It holds nobody if there is none, or if somebody reads already.
-func (s *Damage) hold(ctx context.Context, t *trial, edge *jobpb.Edge, victim int, nodes map[string]*cluster.Node, stopped frozen) (frozen, error) {
+// hold keeps one worker stopped on which a subtask of the stage is at work, other than that of the victim, and lets all
+// others go on. It holds nobody if there is none, or if the stage behind it is at work already.
+func (s *Damage) hold(ctx context.Context, t *trial, w *wound, stage int32, nodes map[string]*cluster.Node, stopped frozen) (frozen, string, error) {
 	if err := rest(ctx, quiet); err != nil { // for what was under way
-		return stopped, err
+		return stopped, "", err
 	}
 	st, err := s.cl.status(ctx, t.job)
 	if err != nil {
-		return stopped, err
+		return stopped, "", err
 	}
-	var held *cluster.Node
-	states := t.known(st)
+	held, states := "", t.known(st)
 	for i, sub := range t.plan.Subtasks {
-		if id := t.worker(st, i); sub.Chain == edge.FromChain && states[i] == model.Acting && id != t.worker(st, victim) {
-			held = nodes[id]
+		id := t.worker(st, i)
+		if sub.Chain > stage && states[i] != model.Waiting {
+			return stopped, "", nil
+		}
+		if sub.Chain == stage && states[i] == model.Acting && (stage != w.edge.FromChain || id != t.worker(st, w.victim)) {
+			held = id
 		}
 	}
-	if held == nil || slices.ContainsFunc(t.plan.Readers(victim), func(r int) bool { return states[r] != model.Waiting }) {
-		return nil, stopped.thaw()
+	if held == "" {
+		return stopped, "", nil
 	}
-	tasks, err := held.Tasks()
+	tasks, err := nodes[held].Tasks()
 	if err != nil {
-		return stopped, err
+		return stopped, "", err
 	}
-	var rest frozen
+	var others frozen
 	for _, p := range stopped {
 		if !slices.Contains(tasks, p) {
-			rest = append(rest, p)
+			others = append(others, p)
 		}
 	}
-	return tasks, rest.thaw()
+	return tasks, held, others.thaw()
 }
 
 // damage harms one file.
@@ -274,30 +319,42 @@ func flip(path string, at int64, bit byte) (err error) {
 }
 
 // judge compares what happened with what may.
-func (s *Damage) judge(t *trial, victim int) (again int, err error) {
-	l := loss{damaged: []model.Subtask{t.plan.Subtasks[victim]}, direct: true}
+func (s *Damage) judge(t *trial, w *wound) (again int, err error) {
+	l := loss{worker: w.worker, damaged: []model.Subtask{t.plan.Subtasks[w.victim]}, direct: true}
 	again, err = t.balance()
 	errs := []error{s.job.check(t.out), err, t.explained(l)}
-	producers, readers := t.plan.Together(victim), t.plan.Readers(victim)
 	found := false
 	for i := range t.plan.Subtasks {
-		attempt := t.attempt(t.final, i)
-		switch {
-		case slices.Contains(producers, i):
-			if attempt != 2 {
-				errs = append(errs, fmt.Errorf("%s made the damaged result and is attempt %d at the end, want 2", t.name(i), attempt))
-			}
-		case slices.Contains(readers, i):
-			found = found || attempt == 2
-			if attempt > 2 {
-				errs = append(errs, fmt.Errorf("%s reads the damaged result and is attempt %d at the end, want 2 at most", t.name(i), attempt))
-			}
-		case attempt != 1:
-			errs = append(errs, fmt.Errorf("%s has nothing to do with the damage and is attempt %d at the end", t.name(i), attempt))
+		least, most := t.attempts(w, i)
+		is := t.attempt(t.final, i)
+		if is < least || is > most {
+			errs = append(errs, fmt.Errorf("%s is attempt %d at the end, want %d to %d", t.name(i), is, least, most))
 		}
+		found = found || is > 1 && slices.Contains(t.plan.Readers(w.victim), i)
 	}
-	if n := len(t.restarts(t.job)); n != 1 || !found {
-		errs = append(errs, fmt.Errorf("%d restarts, a reader among those that ran again: %t; want one in which it is", n, found))
+	want := 1
+	if w.killed != nil {
+		want = 2
+	}
+	if n := len(t.restarts(t.job)); n != want || !found {
+		errs = append(errs, fmt.Errorf("%d restarts, a reader among those that ran again: %t; want %d with one", n, found, want))
 	}
 	return again, errors.Join(errs...)
+}
+
+// attempts that a subtask may have had in the end.
+func (t *trial) attempts(w *wound, i int) (least, most uint32) {
+	switch reads := slices.Contains(t.plan.Readers(w.victim), i); {
+	case slices.Contains(t.plan.Together(w.victim), i):
+		return 2, 2
+	case slices.Contains(w.killed, i):
+		return 3, 3 // once for the kill and once for the damage that it met then
+	case reads && w.killed != nil && w.edge.Reproducible:
+		return 1, 1 // it had finished
+	case reads && !w.edge.Reproducible:
+		return 2, 2 // finished or not, it might get other records
+	case reads:
+		return 1, 2 // some may have finished when another one met the damage
+	}
+	return 1, 1
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestADamagedFileOfAResultReRunsExactlyItsProducer(t *testing.T) {
-	n := count(*damages, 6)
+	n := count(*damages, 10)
 	s := &Damage{Job: stagesJob(t, 40_000, 40_000, 40_000), Dir: keptOnFailure(t), Files: n, Parallelism: 4, Seed: *seed, Log: t.Logf}
 	reproduce(t, fmt.Sprintf("-damages %d", n))
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
@@ -20,7 +20,7 @@ func TestADamagedFileOfAResultReRunsExactlyItsProducer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n > 0 && rep.Files != n || n < 0 && rep.Files != 72 {
+	if n > 0 && rep.Files != n || n < 0 && rep.Files != 104 {
 		t.Errorf("%d files were damaged", rep.Files)
 	}
 }
