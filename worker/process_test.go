@@ -265,6 +265,22 @@ func TestABinaryThatIsNoJobIsE042(t *testing.T) {
 	}
 }
 
+// Whoever kills a process need not wait until it has introduced itself: that does not make the binary a wrong one.
+func TestAProcessThatIsKilledBeforeItSpeaksIsALoss(t *testing.T) {
+	c := newCoordinator(t)
+	startWorker(t, testConfig(t, c))
+	s := c.session()
+	digest := c.script("kill -9 $$")
+	s.order(build("job-1", 1, digest))
+	if f := s.built(1).Failure; f.GetCode() != codeKilled || f.GetKind() != jobpb.FailureKind_FAILURE_LOSS {
+		t.Errorf("build: %v", f)
+	}
+	s.order(deploy(deployment("job-1", 7, digest)))
+	if x := s.exit(7); x.Failure.GetCode() != codeKilled || x.Kind != jobpb.FailureKind_FAILURE_LOSS {
+		t.Errorf("deployment: %v", x)
+	}
+}
+
 func TestAFileThatCannotBeExecutedIsE041(t *testing.T) {
 	c := newCoordinator(t)
 	startWorker(t, testConfig(t, c))
