@@ -18,6 +18,7 @@ import (
 type linkError struct {
 	code, text string
 	gone       bool // the process has left the link: its end, if that is why, may tell another story
+	late       bool // it has not spoken in time
 }
 
 func (e *linkError) Error() string { return e.text }
@@ -61,7 +62,9 @@ func (a *agent) greet(child *spawn.Child) (*taskpb.Hello, error) {
 	var m taskpb.TaskMessage
 	switch err := child.Link.Receive(&m); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, noJob(fmt.Sprintf("it did not introduce itself within %s", a.cfg.HelloTimeout))
+		late := noJob(fmt.Sprintf("it did not introduce itself within %s", a.cfg.HelloTimeout))
+		late.late = true
+		return nil, late
 	case gone(err):
 		silent := noJob("it ended, or closed its link, without introducing itself")
 		silent.gone = true

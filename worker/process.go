@@ -409,9 +409,14 @@ func (p *taskProcess) receive(ctx context.Context, child *spawn.Child, ready cha
 	}
 }
 
-// refuse ends a process that is no job, or none that this agent can talk to.
+// refuse ends a process that is no job, or none that this agent can talk to. One that is only late may be better off
+// another time: when the job was planned, its binary has spoken, so perhaps it is the machine that is slow.
 func (p *taskProcess) refuse(child *spawn.Child, err error) {
-	p.fail(linkFailure(err))
+	f := linkFailure(err)
+	if link := (*linkError)(nil); errors.As(err, &link) && link.late {
+		f.Kind = jobpb.FailureKind_FAILURE_USER
+	}
+	p.fail(f)
 	child.Kill()
 }
 
