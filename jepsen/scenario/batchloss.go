@@ -70,6 +70,20 @@ type strike struct {
 	leader bool
 }
 
+func (k strike) String() string {
+	text := fmt.Sprintf("%s at %.2f of the job", k.target, k.at)
+	if k.back != "" {
+		text += ", back " + string(k.back)
+	}
+	if k.frozen {
+		text += ", with all stopped before"
+	}
+	if k.leader {
+		text += ", with the leader"
+	}
+	return text
+}
+
 // strikes draws n losses; those that a few kills must not miss come first.
 func strikes(rnd *rand.Rand, n int) []strike {
 	plan := []strike{
@@ -88,6 +102,9 @@ func strikes(rnd *rand.Rand, n int) []strike {
 	plan = plan[:n]
 	moments := rnd.Perm(n) // one in each n-th of the job
 	for i := range plan {
+		if plan[i].target == itsOwnOnly {
+			plan[i].back = "" // the worker lives
+		}
 		plan[i].at = (float64(moments[i]) + rnd.Float64()) / float64(n)
 		if plan[i].target != aWorker {
 			plan[i].at *= 0.4 // while there are splits to give out
@@ -108,8 +125,7 @@ func (s *BatchLoss) Run(ctx context.Context) (rep LossReport, err error) {
 	}
 	for i, k := range strikes(s.rnd, s.Kills) {
 		if err := s.round(ctx, i, k, &rep); err != nil {
-			return rep, fmt.Errorf("loss %d of %d (%s at %.2f of the job, back %s, frozen %t, with leader %t): %w",
-				i+1, s.Kills, k.target, k.at, k.back, k.frozen, k.leader, err)
+			return rep, fmt.Errorf("loss %d of %d, %s: %w", i+1, s.Kills, k, err)
 		}
 	}
 	return rep, nil
@@ -196,7 +212,7 @@ func (s *BatchLoss) judge(t *trial, k strike, h *hit, rep *LossReport) error {
 	if k.leader {
 		rep.Leaders++
 	}
-	s.Log("%s at %.2f, back %s, frozen %t, with leader %t: %d ran again, %d finished ones did not", k.target, k.at, k.back, k.frozen, k.leader, again, protected)
+	s.Log("%s: %d ran again, %d finished ones out of reach did not", k, again, protected)
 	return errors.Join(errs...)
 }
 
@@ -259,11 +275,11 @@ func (s *BatchLoss) hurt(ctx context.Context, k strike, t *trial) (h *hit, err e
 		if h.lives {
 			return s.killTasks(h.node, tasks)
 		}
-		return s.crash(ctx, h.node)
+		if err := s.crash(ctx, h.node); err != nil {
+			return err
+		}
+		return s.comeBack(ctx, k, h)
 	})
-	if !h.lives {
-		fault.Go("return", func(ctx context.Context) error { return s.comeBack(ctx, t, k, h) })
-	}
 	if k.frozen {
 		fault.Go("thaw", func(ctx context.Context) error { return s.settled(ctx, t, h) })
 	}
@@ -315,13 +331,7 @@ func (s *BatchLoss) killLeader(ctx context.Context, n *cluster.Node) error {
 }
 
 // comeBack starts the victim again: at once, or when it was declared lost and its job has restarted.
-func (s *BatchLoss) comeBack(ctx context.Context, t *trial, k strike, h *hit) error {
-	select {
-	case <-h.node.Exited():
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	var err error
+func (s *BatchLoss) comeBack(ctx context.Context, k strike, h *hit) (err error) {
 	switch {
 	case h.wiped:
 		err = h.node.Wipe()
