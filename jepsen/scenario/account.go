@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/sluiceio/sluice/jepsen/model"
@@ -21,11 +22,11 @@ type account struct {
 
 // loss is what a fault has taken away.
 type loss struct {
-	worker string // its attempts are over; empty: none
-	gone   bool   // what it had stored could not be read, for a time or for good
+	// workers whose attempts are over. Of those that are true, what they had stored could not be read, for a time or for good.
+	workers map[string]bool
 	// damaged can no longer be read.
 	damaged []model.Subtask
-	// direct: only what was lost itself fails. Else also attempts that read from the worker may, because their links broke.
+	// direct: only what was lost itself fails. Else also attempts that read from the workers may, because their links broke.
 	direct bool
 }
 
@@ -111,15 +112,19 @@ func (a *account) moment(st *apipb.StatusResponse, states []model.State, l loss)
 	for _, t := range st.Subtasks {
 		i := a.plan.Position(t.Chain, t.Index)
 		anywhere[i] = waits(st, t.Region)
-		there := l.worker != "" && (t.Worker == l.worker || anywhere[i])
+		gone, there := l.workers[t.Worker]
+		if anywhere[i] {
+			there = len(l.workers) > 0
+			gone = slices.Contains(slices.Collect(maps.Values(l.workers)), true)
+		}
 		m.Fails[i] = there
-		m.Unreadable[i] = there && l.gone || slices.Contains(l.damaged, a.plan.Subtasks[i])
+		m.Unreadable[i] = gone || slices.Contains(l.damaged, a.plan.Subtasks[i])
 	}
 	if l.direct {
 		return m
 	}
-	for _, t := range st.Subtasks {
-		if i := a.plan.Position(t.Chain, t.Index); t.Worker == l.worker || anywhere[i] {
+	for i, there := range slices.Clone(m.Fails) {
+		if there {
 			for _, r := range a.plan.Readers(i) {
 				m.Fails[r] = true
 			}
@@ -190,9 +195,16 @@ func (a *account) explained(l loss) error {
 	return errors.Join(errs...)
 }
 
-// exactly: the first restart behind a revision, at which nothing moved, is what the model says, neither more nor less.
-func (a *account) exactly(before *apipb.StatusResponse, l loss) error {
-	l.direct = true
+// exactly: the first restart behind a revision, at which nothing moved, is what the model says of the loss of a worker,
+// neither more nor less.
+func (a *account) exactly(before *apipb.StatusResponse, worker string) error {
+	e := a.firstRestart(before)
+	l := loss{workers: map[string]bool{worker: false}, direct: true}
+	for _, lost := range a.events {
+		if lost.Kind == "worker-lost" && lost.Worker == worker && lost.Index > before.Revision && (e == nil || lost.Index < e.Index) {
+			l.workers[worker] = true
+		}
+	}
 	m := a.moment(before, a.known(before), l)
 	may, must := a.plan.May(m), a.plan.Must(m)
 	if !slices.Equal(may, must) {
@@ -202,13 +214,6 @@ func (a *account) exactly(before *apipb.StatusResponse, l loss) error {
 	for i, s := range a.known(before) {
 		if must[i] && s != model.Waiting {
 			want++
-		}
-	}
-	var e *jobpb.Event
-	for _, r := range a.restarts(before.Id) {
-		if r.Index > before.Revision {
-			e = r
-			break
 		}
 	}
 	switch {
@@ -223,6 +228,15 @@ func (a *account) exactly(before *apipb.StatusResponse, l loss) error {
 	}
 	if moved := a.moved(before, after); !slices.Equal(moved, must) || int(e.Subtasks) != want {
 		return fmt.Errorf("%s ran again (%d subtasks), the model wants %s (%d); restart at %d: %s", a.names(moved), e.Subtasks, a.names(must), want, e.Index, e.Message)
+	}
+	return nil
+}
+
+func (a *account) firstRestart(before *apipb.StatusResponse) *jobpb.Event {
+	for _, e := range a.restarts(before.Id) {
+		if e.Index > before.Revision {
+			return e
+		}
 	}
 	return nil
 }

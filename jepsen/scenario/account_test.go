@@ -74,7 +74,14 @@ func (a *account) verdicts(l loss) (broken []string) {
 	before := a.watch.mu.seen[0]
 	_, balance := a.balance()
 	_, protected := a.protected(before, l)
-	for name, err := range map[string]error{"balance": balance, "protected": protected, "explained": a.explained(l), "exactly": a.exactly(before, l)} {
+	found := map[string]error{"balance": balance, "protected": protected, "explained": a.explained(l)}
+	for worker, gone := range l.workers {
+		if gone {
+			a.events = append([]*jobpb.Event{{Index: 15, Kind: "worker-lost", Worker: worker}}, a.events...)
+		}
+		found["exactly"] = a.exactly(before, worker)
+	}
+	for name, err := range found {
 		if err != nil {
 			broken = append(broken, name)
 		}
@@ -84,13 +91,13 @@ func (a *account) verdicts(l loss) (broken []string) {
 }
 
 func TestAnHonestHistoryIsAccepted(t *testing.T) {
-	if broken := ledger(t).verdicts(loss{worker: "w0"}); broken != nil {
+	if broken := ledger(t).verdicts(loss{workers: map[string]bool{"w0": false}}); broken != nil {
 		t.Errorf("refused: %v", broken)
 	}
 	lost := ledger(t) // with what had been stored there: its maker and both readers
 	restart(lost, "make", 0)
 	restart(lost, "read", 1)
-	if broken := lost.verdicts(loss{worker: "w0", gone: true}); broken != nil {
+	if broken := lost.verdicts(loss{workers: map[string]bool{"w0": true}}); broken != nil {
 		t.Errorf("refused: %v", broken)
 	}
 	damaged := ledger(t)
@@ -108,14 +115,14 @@ func TestAHistoryThatIsNotAllowedIsNoticed(t *testing.T) {
 		spoil func(a *account)
 		want  string
 	}{
-		{"a maker out of reach runs again", loss{worker: "w0"}, func(a *account) { restart(a, "make", 1) }, "exactly explained protected"},
-		{"a maker whose result lives runs again", loss{worker: "w0"}, func(a *account) { restart(a, "make", 0) }, "exactly explained protected"},
-		{"a reader too few runs again", loss{worker: "w0", gone: true}, func(a *account) { restart(a, "make", 0) }, "exactly"},
-		{"a subtask is not told of", loss{worker: "w0"}, func(a *account) { a.events[0].Subtasks-- }, "balance exactly"},
-		{"a restart is not told of", loss{worker: "w0"}, func(a *account) { a.events = nil }, "balance exactly"},
-		{"somebody else runs again", loss{worker: "w2"}, func(*account) {}, "exactly explained"},
-		{"an attempt beyond the restarts", loss{worker: "w0"}, func(a *account) { a.final.Subtasks[1].Attempt++ }, "balance protected"},
-		{"another job's restart does not count", loss{worker: "w0"}, func(a *account) { a.events[0].Job = "job-2" }, "balance exactly"},
+		{"a maker out of reach runs again", loss{workers: map[string]bool{"w0": false}}, func(a *account) { restart(a, "make", 1) }, "exactly explained protected"},
+		{"a maker whose result lives runs again", loss{workers: map[string]bool{"w0": false}}, func(a *account) { restart(a, "make", 0) }, "exactly explained protected"},
+		{"a reader too few runs again", loss{workers: map[string]bool{"w0": true}}, func(a *account) { restart(a, "make", 0) }, "exactly"},
+		{"a subtask is not told of", loss{workers: map[string]bool{"w0": false}}, func(a *account) { a.events[0].Subtasks-- }, "balance exactly"},
+		{"a restart is not told of", loss{workers: map[string]bool{"w0": false}}, func(a *account) { a.events = nil }, "balance exactly"},
+		{"somebody else runs again", loss{workers: map[string]bool{"w2": false}}, func(*account) {}, "exactly explained"},
+		{"an attempt beyond the restarts", loss{workers: map[string]bool{"w0": false}}, func(a *account) { a.final.Subtasks[1].Attempt++ }, "balance protected"},
+		{"another job's restart does not count", loss{workers: map[string]bool{"w0": false}}, func(a *account) { a.events[0].Job = "job-2" }, "balance exactly"},
 	} {
 		a := ledger(t)
 		c.spoil(a)
@@ -129,14 +136,14 @@ func TestAHistoryThatIsNotAllowedIsNoticed(t *testing.T) {
 func TestWhatAWatchMissesIsAllowedForAndNotMore(t *testing.T) {
 	a := ledger(t)
 	a.watch.mu.seen[0] = revision(10, "faww") // make[1] may have finished, and the readers begun, before w0 was lost
-	if err := a.explained(loss{worker: "w0"}); err != nil {
+	if err := a.explained(loss{workers: map[string]bool{"w0": false}}); err != nil {
 		t.Errorf("refused: %v", err)
 	}
 	a = ledger(t)
 	a.watch.mu.seen[1] = revision(21, "fwww") // the readers had not begun afterwards either
 	a.watch.mu.seen[1].Regions[1].Epoch, a.watch.mu.seen[1].Regions[2].Epoch = 2, 1
 	a.watch.mu.seen[0] = revision(10, "faww")
-	if err := a.explained(loss{worker: "w0"}); err == nil {
+	if err := a.explained(loss{workers: map[string]bool{"w0": false}}); err == nil {
 		t.Error("a maker on another worker ran again while nobody read")
 	}
 }

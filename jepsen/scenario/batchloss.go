@@ -35,6 +35,7 @@ type BatchLoss struct {
 // LossReport is what happened.
 type LossReport struct {
 	Kills     int // that took effect
+	Twice     int // of them with a second kill soon after
 	Missed    int // that found the job at its end
 	Leaders   int // kills of the leader at the same moment
 	Exact     int // losses with everything stopped, compared exactly
@@ -68,6 +69,7 @@ type strike struct {
 	back   comeback
 	frozen bool
 	leader bool
+	again  bool // another worker is killed soon after
 }
 
 func (k strike) String() string {
@@ -81,6 +83,9 @@ func (k strike) String() string {
 	if k.leader {
 		text += ", with the leader"
 	}
+	if k.again {
+		text += ", and another one soon after"
+	}
 	return text
 }
 
@@ -88,7 +93,7 @@ func (k strike) String() string {
 func strikes(rnd *rand.Rand, n int) []strike {
 	plan := []strike{
 		{target: aWorker, back: late, frozen: true},
-		{target: enumerator, back: promptly},
+		{target: enumerator, back: promptly, again: true},
 		{target: aWorker, back: empty, leader: true},
 		{target: itsOwnOnly, frozen: true},
 		{target: aWorker, back: promptly, frozen: true, leader: true},
@@ -96,7 +101,7 @@ func strikes(rnd *rand.Rand, n int) []strike {
 	for len(plan) < n {
 		plan = append(plan, strike{
 			target: []target{aWorker, aWorker, enumerator, itsOwnOnly}[rnd.IntN(4)], back: []comeback{promptly, late, empty}[rnd.IntN(3)],
-			frozen: rnd.IntN(2) == 0, leader: rnd.IntN(3) == 0,
+			frozen: rnd.IntN(2) == 0, leader: rnd.IntN(3) == 0, again: rnd.IntN(4) == 0,
 		})
 	}
 	plan = plan[:n]
@@ -162,14 +167,14 @@ func (s *BatchLoss) round(ctx context.Context, i int, k strike, rep *LossReport)
 		if err != nil {
 			return err
 		}
-		hit, err := s.hurt(ctx, k, t)
+		hits, err := s.hurtAll(ctx, k, t)
 		if err == nil {
 			err = t.finish(ctx, s.cl)
 		}
 		if err != nil {
 			return errors.Join(err, t.watch.stop())
 		}
-		if hit == nil {
+		if len(hits) == 0 {
 			rep.Missed++
 			if try == 3 {
 				return errors.New("the job ended before the loss, four times")
@@ -177,11 +182,32 @@ func (s *BatchLoss) round(ctx context.Context, i int, k strike, rep *LossReport)
 			k.at /= 2
 			continue
 		}
-		if err := s.recovered(ctx, t, hit); err != nil {
+		for _, h := range hits {
+			if err := s.recovered(ctx, h); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(s.c.Ready(ctx), swept(ctx, s.c, t.job)); err != nil {
 			return err
 		}
-		return s.judge(t, k, hit, rep)
+		return s.judge(t, k, hits, rep)
 	}
+}
+
+// hurtAll hits once or twice. There are no hits if the job was at its end.
+func (s *BatchLoss) hurtAll(ctx context.Context, k strike, t *trial) (hits []*hit, err error) {
+	h, err := s.hurt(ctx, k, t)
+	if h == nil || err != nil {
+		return nil, err
+	}
+	hits = append(hits, h)
+	if k.again {
+		next := strike{at: s.rnd.Float64() / 2, target: aWorker, back: promptly}
+		if h, err = s.hurt(ctx, next, t); h != nil {
+			hits = append(hits, h)
+		}
+	}
+	return hits, err
 }
 
 // hit is a loss that took effect.
@@ -194,19 +220,21 @@ type hit struct {
 }
 
 // judge compares what happened with what may.
-func (s *BatchLoss) judge(t *trial, k strike, h *hit, rep *LossReport) error {
-	l, err := t.loss(h)
+func (s *BatchLoss) judge(t *trial, k strike, hits []*hit, rep *LossReport) error {
+	l, err := t.loss(hits)
 	if err != nil {
 		return err
 	}
 	again, err := t.balance()
-	protected, unprotected := t.protected(h.before, l)
+	before := hits[0].before
+	protected, unprotected := t.protected(before, l)
 	errs := []error{s.Job.check(t.out), err, unprotected, t.explained(l)}
 	if k.frozen {
-		errs = append(errs, t.exactly(h.before, l))
+		errs = append(errs, t.exactly(before, hits[0].worker))
 		rep.Exact++
 	}
 	rep.Kills++
+	rep.Twice += len(hits) - 1
 	rep.Again += again
 	rep.Protected += protected
 	if k.leader {
@@ -216,19 +244,24 @@ func (s *BatchLoss) judge(t *trial, k strike, h *hit, rep *LossReport) error {
 	return errors.Join(errs...)
 }
 
-// loss reads from the events what became of a worker that was hit.
-func (t *trial) loss(h *hit) (l loss, err error) {
-	l = loss{worker: h.worker}
+// loss reads from the events what became of the workers that were hit.
+func (t *trial) loss(hits []*hit) (l loss, err error) {
+	l.workers = map[string]bool{}
+	for _, h := range hits {
+		l.workers[h.worker] = false
+	}
 	for _, e := range t.events {
-		if e.Kind != "worker-lost" || e.Index <= h.before.Revision {
+		if e.Kind != "worker-lost" {
 			continue
 		}
-		if e.Worker != h.worker || h.lives {
-			return l, fmt.Errorf("worker %s was declared lost, but %s was hit: %s", e.Worker, h.node.Name(), e.Message)
+		was := slices.IndexFunc(hits, func(h *hit) bool { return h.worker == e.Worker && !h.lives })
+		if was < 0 {
+			err = errors.Join(err, fmt.Errorf("worker %s was declared lost, which was not hit: %s", e.Worker, e.Message))
+			continue
 		}
-		l.gone = true
+		l.workers[e.Worker] = true
 	}
-	return l, nil
+	return l, err
 }
 
 // hurt waits for the moment, and hits. It returns nil if the job was at its end.
@@ -358,23 +391,21 @@ func (s *BatchLoss) settled(ctx context.Context, t *trial, h *hit) error {
 	return rest(ctx, 2*quiet)
 }
 
-// recovered waits until the cluster is whole again and has forgotten the job's results, and reads the events again: the next
-// loss is one of its own.
-func (s *BatchLoss) recovered(ctx context.Context, t *trial, h *hit) error {
-	if !h.lives {
-		if _, err := awaitEvent(ctx, s.cl, h.before.Revision, func(e *jobpb.Event) bool {
-			return e.Kind == "worker-registered" && e.Message == h.node.API
-		}); err != nil {
-			return fmt.Errorf("%s has not registered again: %w", h.node.Name(), err)
-		}
+// recovered waits until a worker is back, and its former self is lost if it is another one: the next loss is one of its own.
+func (s *BatchLoss) recovered(ctx context.Context, h *hit) error {
+	if h.lives {
+		return nil
 	}
-	if h.wiped {
-		if _, err := awaitEvent(ctx, s.cl, h.before.Revision, func(e *jobpb.Event) bool { return e.Kind == "worker-lost" && e.Worker == h.worker }); err != nil {
-			return fmt.Errorf("the former self of %s is not lost: %w", h.node.Name(), err)
-		}
+	if _, err := awaitEvent(ctx, s.cl, h.before.Revision, func(e *jobpb.Event) bool {
+		return e.Kind == "worker-registered" && e.Message == h.node.API
+	}); err != nil {
+		return fmt.Errorf("%s has not registered again: %w", h.node.Name(), err)
 	}
-	if err := s.c.Ready(ctx); err != nil {
-		return err
+	if !h.wiped {
+		return nil
 	}
-	return swept(ctx, s.c, t.job)
+	if _, err := awaitEvent(ctx, s.cl, h.before.Revision, func(e *jobpb.Event) bool { return e.Kind == "worker-lost" && e.Worker == h.worker }); err != nil {
+		return fmt.Errorf("the former self of %s is not lost: %w", h.node.Name(), err)
+	}
+	return nil
 }

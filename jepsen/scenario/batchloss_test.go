@@ -23,8 +23,8 @@ func TestALossOfAWorkerReRunsWhatTheRulesAllowAndTheRowsAreRight(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	rep, err := s.Run(ctx)
-	t.Logf("losses: %d (%d missed the job), %d with a kill of the leader, %d subtasks ran again, %d finished ones out of reach did not, %d losses compared exactly",
-		rep.Kills, rep.Missed, rep.Leaders, rep.Again, rep.Protected, rep.Exact)
+	t.Logf("losses: %d (%d missed the job), %d with a second one, %d with a kill of the leader, %d subtasks ran again, %d finished ones out of reach did not, %d losses compared exactly",
+		rep.Kills, rep.Missed, rep.Twice, rep.Leaders, rep.Again, rep.Protected, rep.Exact)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -320,7 +320,10 @@ func flip(path string, at int64, bit byte) (err error) {
 
 // judge compares what happened with what may.
 func (s *Damage) judge(t *trial, w *wound) (again int, err error) {
-	l := loss{worker: w.worker, damaged: []model.Subtask{t.plan.Subtasks[w.victim]}, direct: true}
+	l := loss{damaged: []model.Subtask{t.plan.Subtasks[w.victim]}, direct: true}
+	if w.killed != nil {
+		l.workers = map[string]bool{w.worker: false}
+	}
 	again, err = t.balance()
 	errs := []error{s.job.check(t.out), err, t.explained(l)}
 	found := false
