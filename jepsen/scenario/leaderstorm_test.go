@@ -30,9 +30,12 @@ func TestNoSubmitIsLostOrDoubledUnderAStormOfLeaderKills(t *testing.T) {
 		Binary: sluice, Artifact: artifact, Dir: dir, Kills: n, Clients: 8, Seed: *seed, Log: t.Logf,
 		Expected: expected(t, "f1"), LongWant: expected(t, "f2"),
 		Spec: func(request, out string) *jobpb.JobSpec { return spec("storm", "f1", out, "0") },
-		// 200,000 records at this rate outlast all the kills.
+		// 200,000 records at this rate outlast all the kills. All of it runs at once: stage by stage its readers would not
+		// be there from the beginning.
 		Long: func(out string) *jobpb.JobSpec {
-			return spec("long", "f2", out, fmt.Sprint(200_000/(4*n+20)))
+			long := spec("long", "f2", out, fmt.Sprint(200_000/(4*n+20)))
+			long.Settings = map[string]string{"mode": "streaming"}
+			return long
 		},
 		Upload: func(ctx context.Context, addresses []string) error {
 			cmd := exec.CommandContext(ctx, sluice, "submit", flights, "--dry-run", "-p", "query=f1", "-p", "input="+input, "-p", "out="+filepath.Join(dir, "none"))
