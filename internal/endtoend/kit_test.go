@@ -114,7 +114,7 @@ type options struct {
 func newCluster(t *testing.T, o options) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: filepath.Join(t.TempDir(), "cluster"), cage: o.cage}
-	args := append([]string{"dev", "--detach", "--workers", fmt.Sprint(o.workers), "--slots", fmt.Sprint(o.slots), "--data-dir", c.dir}, o.args...)
+	args := append([]string{"dev", "--detach", "--workers", fmt.Sprint(o.workers), "--slots", fmt.Sprint(o.slots), "--ports", "free", "--data-dir", c.dir}, o.args...)
 	name := bin("sluice")
 	if o.cage != nil {
 		name, args = o.cage.wrap(t, c.dir, name, args)

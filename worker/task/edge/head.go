@@ -6,10 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/task/chain"
+	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/mark"
 )
 
@@ -104,7 +106,7 @@ func (h *Head) Step(limit int) (chain.Progress, error) {
 		n, ev, idle, err := h.inputs[i].Gate.Step(limit)
 		h.total += int64(n)
 		if err != nil {
-			return chain.Progress{}, h.withOthers(err)
+			return chain.Progress{}, h.withOthers(h.blame(err))
 		}
 		if h.at++; h.at == len(h.turns) {
 			h.at = 0
@@ -143,6 +145,14 @@ func (h *Head) withOthers(err error) error {
 		}
 	}
 	return all
+}
+
+// blame names the operator whose input cannot be decoded by the user's own codec; other errors have a place of their own.
+func (h *Head) blame(err error) error {
+	if _, ok := errors.AsType[*codec.CustomError](err); ok {
+		return fault.Of(err, fault.CodeUser, h.chain.Head())
+	}
+	return err
 }
 
 // event takes what input i has said; done: all inputs have ended, and so has the chain.

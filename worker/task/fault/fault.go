@@ -165,9 +165,13 @@ func Panicked(v any, operator, position string) *Fault {
 	}
 }
 
-// panicStack is the stack below the call of panic: what the user wants to see comes first.
+// panicStack is the stack below the call of panic, or of runtime.Goexit: what the user wants to see comes first.
 func panicStack(s string) string {
-	if i := strings.Index(s, "\npanic("); i >= 0 {
+	i := strings.Index(s, "\npanic(")
+	if i < 0 {
+		i = strings.Index(s, "\nruntime.Goexit(")
+	}
+	if i >= 0 {
 		rest := s[i+1:]
 		for range 2 { // the call and its line
 			if _, after, ok := strings.Cut(rest, "\n"); ok {

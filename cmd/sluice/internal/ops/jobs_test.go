@@ -279,7 +279,7 @@ func TestInterruptedWaitSaysThatTheJobGoesOn(t *testing.T) {
 }
 
 func TestUnknownJobIsThree(t *testing.T) {
-	unknown := apipb.NewError(codes.NotFound, &apipb.ErrorDetail{Code: "E071"}, "unknown job")
+	unknown := apipb.NewError(codes.NotFound, &apipb.ErrorDetail{Code: "E102"}, "unknown job")
 	r := newRig(t, &fake{
 		status: func(*apipb.StatusRequest) (*apipb.StatusResponse, error) { return nil, unknown },
 		wait:   func(context.Context, *apipb.WaitRequest) (*apipb.StatusResponse, error) { return nil, unknown },
@@ -297,7 +297,7 @@ func TestUnknownJobIsThree(t *testing.T) {
 		"logs":   Logs(t.Context(), r.Session, LogsOptions{Job: "x"}),
 		"plan":   Plan(t.Context(), r.Session, PlanOptions{What: "x"}),
 	} {
-		t.Run(name, func(t *testing.T) { wantExit(t, err, ExitNotFound, "E071") })
+		t.Run(name, func(t *testing.T) { wantExit(t, err, ExitNotFound, "E102") })
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"uuid"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -331,5 +332,24 @@ func TestPackageIsBuiltWithAToolchainThatCanBuildIt(t *testing.T) {
 		if got := toolchain(lookup, c.own); !slices.Equal(got, c.want) {
 			t.Errorf("said %q, built with %q: %v, want %v", c.said, c.own, got, c.want)
 		}
+	}
+}
+
+// TestDrawnRequestIDsSortByTime: whoever looks for a submit in logs finds those of one time side by side.
+func TestDrawnRequestIDsSortByTime(t *testing.T) {
+	last := ""
+	for range 100 {
+		id := NewRequestID()
+		parsed, err := uuid.Parse(id)
+		if err != nil || parsed[6]>>4 != 7 {
+			t.Fatalf("%q is no UUID of version 7: %v", id, err)
+		}
+		if id <= last {
+			t.Errorf("%s was drawn after %s", id, last)
+		}
+		if err := apipb.ValidateRequestID(id); err != nil {
+			t.Error(err)
+		}
+		last = id
 	}
 }
