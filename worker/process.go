@@ -448,6 +448,9 @@ func (p *taskProcess) updated(ctx context.Context, u *taskpb.SubtaskUpdate) erro
 	if u.Failure != nil {
 		u.Failure = u.Failure.Bounded()
 		u.Failure.Worker = p.agent.id.ID
+		if len(u.Failure.Lost) > 0 { // perhaps files of this worker, which it has read by itself
+			p.agent.results.Suspect(p.key.job)
+		}
 	}
 	if len(u.Partitions) > 0 { // known here before any reader can have heard of it
 		p.mu.Lock()

@@ -187,6 +187,7 @@ func (a *agent) run(ctx context.Context, p ports) error {
 	house.Go("data port", a.dataPort(p.data, own).Run)
 	house.Go("results", func(ctx context.Context) error { return a.results.Serve(ctx, own) })
 	house.Go("deletions", a.results.Delete)
+	house.Go("audit", a.results.Audit)
 	house.Go("control port", func(ctx context.Context) error { return a.serveControl(ctx, p.control) })
 	if p.http != nil {
 		house.Go("http port", func(ctx context.Context) error { return a.serveHTTP(ctx, p.http) })

@@ -103,6 +103,11 @@ func (l *Leader) fold(e Event) {
 			w.drain = e.Deadline
 			l.drain(w)
 		}
+	case Missing:
+		if w := l.sessionOf(e.Worker, e.Incarnation); w != nil {
+			w.heard = l.now
+			l.missed(w, e.Results)
+		}
 	case ProposalDone:
 		l.done(e)
 	case Tick:

@@ -336,7 +336,7 @@ func (st *story) spoil(a *agent) {
 		st.d.Fatalf(st.t, "no such result lies there")
 	}
 	if st.d.Cmd == "lose-result" {
-		delete(a.disk, found)
+		a.lose(found)
 	} else {
 		a.disk[found].bad = true
 	}

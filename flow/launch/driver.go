@@ -346,11 +346,29 @@ func (d *driver) deploy(dep *taskpb.Deployment) {
 	}
 }
 
+// audit looks at all stored results, because one was found to be lost.
+func (d *driver) audit() {
+	d.group.Go("audit", func(ctx context.Context) error {
+		if lost := d.disk.audit(ctx, d.job); len(lost.Partitions) > 0 {
+			d.inbox.put(letter{lost: lost})
+		}
+		return nil
+	})
+}
+
 // receive turns what the process reports into a report of the worker.
 func (d *driver) receive(l letter) {
 	if l.stuck != nil {
 		d.stuck = l.stuck
 		return
+	}
+	if l.lost != nil {
+		d.step(schedule.Missing{Worker: workerID, Incarnation: incarnation, Results: l.lost})
+		d.settle()
+		return
+	}
+	if len(l.update.GetFailure().GetLost()) > 0 {
+		d.audit()
 	}
 	d.reports++
 	r := &controlpb.Report{Sequence: d.reports, Job: d.job, JobEpoch: d.facts.View().Job(d.job).Epoch(), Process: l.process}

@@ -368,6 +368,48 @@ func TestAResultThatIsLostIsMadeAgain(t *testing.T) {
 	}
 }
 
+// What two stages have stored is gone together. The last stage notices what it reads itself; the rest is found with it, so that
+// it does not cost a restart of its own.
+func TestResultsOfSeveralStagesThatAreLostTogetherAreMadeAgainTogether(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	prog, sink := stages(t, &numbers{n: 10_000, splits: 6, together: 2}, nothing)
+	var first sync.Once
+	removed := 0
+	prog.Nodes[2].Stages[0] = failing(prog.Nodes[2].Stages[0], func() (err error) {
+		first.Do(func() {
+			files, _ := filepath.Glob(filepath.Join(os.TempDir(), "*", resultsDir, "*", "*", "e*-p*.data"))
+			for _, f := range files {
+				removed++
+				err = errors.Join(err, os.Remove(f))
+			}
+			err = errors.Join(err, errOnce)
+		})
+		return err
+	})
+	job := embed(t, prog, map[string]string{"restart": "fixed(3,1ms)", "parallelism": "2"})
+	slices.Sort(sink.visible)
+	if removed != 4 || job.Status != jobpb.JobStatus_JOB_FINISHED || job.Restarts != 1 || job.Losses > 1 || !slices.Equal(sink.visible, counts(10_000)) {
+		t.Errorf("%d files removed; %v %v, %d restarts, %d losses: %q", removed, job.Status, job.Failure, job.Restarts, job.Losses, sink.visible)
+	}
+}
+
+// failing is a sink in front of which a function may fail.
+func failing(st task.Stage, f func() error) task.Stage {
+	return task.StageOf[string, struct{}](func(rt *task.Runtime, out task.Push[struct{}]) (task.Push[string], task.Operator, error) {
+		in, op, err := st.Build(rt, out)
+		if err != nil {
+			return nil, nil, err
+		}
+		push := in.(task.Push[string])
+		return func(v string) {
+			if err := f(); err != nil {
+				rt.Fail(err)
+			}
+			push(v)
+		}, op, nil
+	})
+}
+
 // Buffers that the memory cannot hold fail the job at its deployment, once, with the numbers; a size that never suffices does
 // not even get so far.
 func TestNetworkMemoryThatDoesNotSufficeIsAClearError(t *testing.T) {

@@ -111,6 +111,29 @@ func checkRequest(peer shuffle.Peer, names []Name) *exchangepb.CheckRequest {
 	return r
 }
 
+// Audit looks at all partitions of a job that this store knows of. Those that are lost are taken off the books, so that no
+// inventory names them any more, and returned in the order of their names.
+func (s *Store) Audit(ctx context.Context, job string) []Name {
+	var names []Name
+	s.mu.Lock()
+	for n := range s.mu.known {
+		if n.Job == job {
+			names = append(names, n)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(names, Name.Compare)
+	lost := s.unreadable(ctx, names)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(lost, func(n Name) bool {
+		bytes, known := s.mu.known[n]
+		delete(s.mu.known, n)
+		s.mu.bytes -= bytes
+		return !known // it was dropped meanwhile
+	})
+}
+
 // unreadable are those of the partitions that are lost, in order.
 func (s *Store) unreadable(ctx context.Context, names []Name) (lost []Name) {
 	for _, n := range names {
@@ -163,6 +186,7 @@ func (s *Server) check(_ any, ctx context.Context, decode func(any) error, _ grp
 		a.Lost = append(a.Lost, at[n])
 	}
 	if len(a.Lost) > 0 {
+		s.Suspect(r.GetJob())
 		s.Log.Error("stored results cannot be read", "job", r.GetJob(), "partitions", len(a.Lost))
 	}
 	return a, nil

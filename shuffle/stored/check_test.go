@@ -94,6 +94,33 @@ func TestOnlyWhatIsStillToBeReadCanBeLost(t *testing.T) {
 	}
 }
 
+// An audit finds what is gone of a job, once, and leaves it out of the inventory.
+func TestAnAuditTakesWhatIsLostOffTheBooks(t *testing.T) {
+	w := newWorld(t, vfs.NewMem(), "results", 64<<20)
+	for p := range 4 {
+		w.write(p, 1, 10, 10)
+	}
+	w.damage(1, partition.DataSuffix, nil)
+	w.damage(3, partition.IndexSuffix, func(b []byte) []byte { return b[:len(b)-1] })
+	if lost := w.store.Audit(t.Context(), "another"); lost != nil {
+		t.Errorf("another job has lost %v", lost)
+	}
+	_, before := w.store.Usage()
+	if lost := w.store.Audit(t.Context(), testName(0).Job); !slices.Equal(lost, namesOf(1, 3)) {
+		t.Errorf("lost %v", lost)
+	}
+	if lost := w.store.Audit(t.Context(), testName(0).Job); len(lost) != 0 {
+		t.Errorf("lost again: %v", lost)
+	}
+	var left []Name
+	for _, f := range w.store.Inventory() {
+		left = append(left, f.Name)
+	}
+	if n, bytes := w.store.Usage(); !slices.Equal(left, namesOf(0, 2)) || n != 2 || bytes != before/2 {
+		t.Errorf("left are %v: %d of %d bytes", left, n, bytes)
+	}
+}
+
 // An agent that does not answer says nothing, and nobody waits for it longer than was said.
 func TestAnAgentThatIsSilentLosesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
