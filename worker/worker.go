@@ -110,7 +110,7 @@ func newAgent(ctx context.Context, c Config) (*agent, error) {
 		cfg: c, id: id, log: c.Log.Named("worker").With("worker", id.ID),
 		outbox: outbox.New(outboxBytes), table: newTable(), starter: spawn.NewStarter(),
 		connection: newConnection(c), finder: newFinder(c.Join), counters: newCounters(), oom: spawn.NewOOMWatch(),
-		probes: probe.New(controlpb.Agent_ServiceDesc.ServiceName),
+		probes:   probe.New(controlpb.Agent_ServiceDesc.ServiceName),
 		requests: make(chan *controlpb.Report, requestQueue), drains: make(chan *controlpb.Draining, 1),
 	}
 	archive, old, err := openArchive(ctx, c)
