@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/plan"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
