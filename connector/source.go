@@ -28,7 +28,7 @@ type Task struct {
 	// Whole: every subtask of the job is in this process and ends with it, so nobody is left who wants what a process that
 	// is gone had in progress. On a cluster it is false, and job ids are never used again.
 	Whole bool
-	Log                   *slog.Logger
+	Log   *slog.Logger
 }
 
 // Source reads records of type T. The value is shared by all subtasks of a process and must be immutable.

@@ -353,12 +353,30 @@ func (a *agent) readResult(t *attempt, r result) bool {
 	}), f == nil && r.attempt == 0:
 		return false // not yet
 	case f == nil:
-		return fail("E120", "the stored result is missing", ref)
+		return fail("E120", "the stored result is missing", append(a.goneToo(t), ref)...)
 	case f.bad:
-		return fail("E121", "the stored result is corrupt", ref)
+		return fail("E121", "the stored result is corrupt", append(a.goneToo(t), ref)...)
 	}
 	t.results = append(t.results, r)
 	return true
+}
+
+// goneToo are the results behind the next one that an attempt will find missing: it asks for them when it has lost that one.
+func (a *agent) goneToo(t *attempt) (refs []*jobpb.PartitionRef) {
+	read := t.results
+	defer func() { t.results = read }()
+	t.results = append(slices.Clone(read), *a.unread(t))
+	for r := a.unread(t); r != nil; r = a.unread(t) {
+		edge := t.p.plan.Edges[r.edge]
+		loc := t.locations[[2]int32{edge.FromChain, r.producer}]
+		holder := a.s.workers[loc.Worker]
+		stored := slices.ContainsFunc(loc.Partitions, func(p *jobpb.Partition) bool { return p.Edge == r.edge })
+		if stored && holder != nil && !holder.down && !holder.frozen && holder.disk[fileKey{t.p.job, r.edge, r.producer, r.attempt}] == nil {
+			refs = append(refs, &jobpb.PartitionRef{Edge: r.edge, Producer: r.producer, Attempt: r.attempt})
+		}
+		t.results = append(t.results, *r)
+	}
+	return refs
 }
 
 func (a *agent) isSource(t *attempt) bool {

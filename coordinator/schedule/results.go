@@ -130,7 +130,7 @@ func (l *Leader) releaseResults(j *job, facts *state.Job) {
 	j.releasing = true // whatever becomes of this, look again
 	l.propose(key, &commandpb.Command{Command: &commandpb.Command_ReleasePartitions{ReleasePartitions: &commandpb.ReleasePartitions{
 		Job: j.id, JobEpoch: facts.Epoch(), Partitions: refs,
-	}}}, &flight{job: j.id})
+	}}}, &flight{Job: j.id})
 }
 
 // maxReleases bounds one ReleasePartitions.

@@ -61,6 +61,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: serviceName,
 		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: checkName, Handler: s.check}},
 		Streams: []grpc.StreamDesc{{
 			StreamName: streamName, ServerStreams: true, ClientStreams: true,
 			Handler: func(_ any, st grpc.ServerStream) error { return s.handle(st, chunks) },
@@ -136,8 +137,8 @@ func (s *Server) admit(st grpc.ServerStream) (*exchangepb.ReadRequest, Name, err
 	if err := n.Validate(); err != nil {
 		return refuse(err)
 	}
-	if r.GetWorker() != "" && s.Worker != "" && r.GetWorker() != s.Worker {
-		return nil, n, status.Errorf(codes.FailedPrecondition, "this is worker %s, not %s", s.Worker, r.GetWorker())
+	if err := s.meant(r.GetWorker()); err != nil {
+		return nil, n, err
 	}
 	return r, n, st.SendHeader(metadata.MD{}) // the request is accepted, although the partition may have to be waited for
 }
