@@ -160,7 +160,7 @@ func (u *user) finishes() {
 		t.Errorf("events %s", events)
 	}
 	u.want(ops.ExitOK, "logs", "count-1")
-	if plan := u.want(ops.ExitOK, "plan", "count-1").out; !strings.Contains(plan, "<- records") {
+	if plan := u.want(ops.ExitOK, "plan", "count-1").out; !strings.Contains(plan, "← records") {
 		t.Errorf("plan %s", plan)
 	}
 	u.want(ops.ExitOK, "wait", "count-1")

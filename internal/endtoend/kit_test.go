@@ -19,7 +19,7 @@ import (
 
 const root = "../.."
 
-// binaries is the directory of sluice, flights, mixed and trial, built once.
+// binaries is the directory of sluice, flights, mixed, nexmark and trial, built once.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func testMain(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	for _, pkg := range []string{"cmd/sluice", "examples/flights", "examples/mixed", "internal/trial"} {
+	for _, pkg := range []string{"cmd/sluice", "examples/flights", "examples/mixed", "examples/nexmark", "internal/trial"} {
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, filepath.Base(pkg)), "./"+pkg)
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {

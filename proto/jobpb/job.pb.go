@@ -2409,6 +2409,7 @@ type Counters struct {
 	RereadBytes     int64                  `protobuf:"varint,18,opt,name=reread_bytes,json=rereadBytes,proto3" json:"reread_bytes,omitempty"` // read from BLOCKING results
 	SpilledRecords  int64                  `protobuf:"varint,19,opt,name=spilled_records,json=spilledRecords,proto3" json:"spilled_records,omitempty"`
 	SpillDepth      int32                  `protobuf:"varint,20,opt,name=spill_depth,json=spillDepth,proto3" json:"spill_depth,omitempty"` // deepest level of recursive partitions, or of merge passes
+	SpillFiles      int64                  `protobuf:"varint,25,opt,name=spill_files,json=spillFiles,proto3" json:"spill_files,omitempty"` // made on disk
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2579,6 +2580,13 @@ func (x *Counters) GetSpilledRecords() int64 {
 func (x *Counters) GetSpillDepth() int32 {
 	if x != nil {
 		return x.SpillDepth
+	}
+	return 0
+}
+
+func (x *Counters) GetSpillFiles() int64 {
+	if x != nil {
+		return x.SpillFiles
 	}
 	return 0
 }
@@ -3338,7 +3346,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\fPartitionRef\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\x05R\x04edge\x12\x1a\n" +
 	"\bproducer\x18\x02 \x01(\x05R\bproducer\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\rR\aattempt\"\xf5\x04\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\"\x96\x05\n" +
 	"\bCounters\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -3364,7 +3372,9 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\freread_bytes\x18\x12 \x01(\x03R\vrereadBytes\x12'\n" +
 	"\x0fspilled_records\x18\x13 \x01(\x03R\x0espilledRecords\x12\x1f\n" +
 	"\vspill_depth\x18\x14 \x01(\x05R\n" +
-	"spillDepth\"\xd7\x02\n" +
+	"spillDepth\x12\x1f\n" +
+	"\vspill_files\x18\x19 \x01(\x03R\n" +
+	"spillFiles\"\xd7\x02\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1a\n" +

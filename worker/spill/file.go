@@ -49,6 +49,9 @@ func (f *File) write(b []byte, off int64) error {
 			return err
 		}
 		f.f, f.path = file, path
+		if n := f.space.counts.Files; n != nil {
+			*n++
+		}
 	}
 	if _, err := f.f.WriteAt(b, off); err != nil {
 		return noSpace(f.path, int64(len(b)), err)

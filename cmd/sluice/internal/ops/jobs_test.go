@@ -51,11 +51,16 @@ func TestStatusTable(t *testing.T) {
 	}
 	want := `flights-1  RUNNING  ran 3h12m  restarts 1  losses 0
 
-OPERATORS     RUNNING  STATE                  IN  OUT     BUSY  BACKPR  WATERMARK
-source → map  1/2      1 RUNNING, 1 FINISHED  0   100.0k  40%   5%      -
-count → out   2/2      RUNNING                5   0       -     -       2026-01-02T03:04:05.000Z
-region 0  RUNNING  epoch 1  2 subtasks
-edge map → count  hash  PIPELINED  (unbounded input)
+OPERATORS     RUNNING  STATE                  RE-RUN  IN  OUT     BUSY  BACKPR  WATERMARK
+source → map  1/2      1 RUNNING, 1 FINISHED  0       0   100.0k  40%   5%      -
+count → out   2/2      RUNNING                1       5   0       -     -       2026-01-02T03:04:05.000Z
+
+REGION  STATE    EPOCH  SUBTASKS  AFTER
+0       RUNNING  1      2         -
+
+EDGE         PARTITIONER  EXCHANGE   REGIONS  STORED  REASON
+map → count  hash         PIPELINED  -        -       unbounded input
+
 sink out is exactly-once
 2026-01-02T02:04:05.000Z E060: the worker was lost at a.csv:7 (worker w-dead)
   its stream broke
@@ -67,7 +72,7 @@ sink out is exactly-once
 	if err := Status(t.Context(), r.Session, StatusOptions{Job: "flights-1", Detail: Subtasks}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "count → out[0]   2        RUNNING   1       w-ab      5   0\n"; !strings.Contains(r.out.String(), want) {
+	if want := "count → out[0]   2        RUNNING   1       w-ab      5   0      0 B      0 B\n"; !strings.Contains(r.out.String(), want) {
 		t.Errorf("no line %q in\n%s", want, r.out.String())
 	}
 }
