@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/codec"
+	"github.com/sluiceio/sluice/coordinator/plan"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/launch/workdir"
 	"github.com/sluiceio/sluice/flow/setting"
@@ -303,6 +304,17 @@ func TestAnEmbeddedJobGivesTheSameInEveryModeAndSchedule(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// It would wait for its slots for ever.
+func TestAJobThatIsTooWideForOneProcessIsRefused(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	prog, _ := stages(t, &numbers{n: 10, splits: 1}, nothing)
+	_, err := Embed(t.Context(), prog, Embedding{Name: "stages", Settings: map[string]string{"parallelism": "4097"}, Slots: 2})
+	bad, ok := errors.AsType[*PlanError](err)
+	if !ok || bad.Diagnostics[0].Code != plan.CodeTooLarge || len(bad.Diagnostics[0].Hints) == 0 {
+		t.Errorf("%v", err)
 	}
 }
 
