@@ -19,8 +19,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sluiceio/sluice/connector"
-	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/coordinator/plan"
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/launch/workdir"
 	"github.com/sluiceio/sluice/flow/setting"

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/sluiceio/sluice/flow/launch/workdir"
 	"github.com/sluiceio/sluice/coordinator/plan"
+	"github.com/sluiceio/sluice/flow/launch/workdir"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
