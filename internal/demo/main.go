@@ -63,6 +63,7 @@ func demo(ctx context.Context) (err error) {
 		return err
 	}
 	before.print()
+	fmt.Println("   hourly has no attempt yet: its region starts when everything that flights gives is stored")
 
 	say("3. kill -9 of the Raft leader, in the middle")
 	gap, err := d.killLeader(ctx, job)

@@ -11,16 +11,18 @@ import (
 type jobStatus struct {
 	ID       string
 	Status   string
-	Subtasks []struct {
-		Operator string
-		Index    int
-		Attempt  int
-		Worker   string
-		State    string
-		Counters *struct {
-			RecordsIn  int64 `json:"recordsIn,string"`
-			RecordsOut int64 `json:"recordsOut,string"`
-		}
+	Subtasks []subtask
+}
+
+type subtask struct {
+	Operator string
+	Index    int
+	Attempt  int
+	Worker   string
+	State    string
+	Counters *struct {
+		RecordsIn  int64 `json:"recordsIn,string"`
+		RecordsOut int64 `json:"recordsOut,string"`
 	}
 }
 
@@ -81,14 +83,18 @@ func (s *jobStatus) print() {
 	}
 }
 
+// sameAttempts fails if something was started again. What had no attempt before, because its region waited for the
+// results of another one, may have got its first since.
 func sameAttempts(before, after *jobStatus) error {
 	if len(before.Subtasks) != len(after.Subtasks) {
 		return fmt.Errorf("%d subtasks before, %d after", len(before.Subtasks), len(after.Subtasks))
 	}
 	for i, b := range before.Subtasks {
-		if a := after.Subtasks[i]; a.Attempt != b.Attempt || a.Worker != b.Worker {
-			return fmt.Errorf("%s[%d]: attempt %d on %s before, attempt %d on %s after", b.Operator, b.Index, b.Attempt, b.Worker, a.Attempt, a.Worker)
+		a := after.Subtasks[i]
+		if a.Attempt == b.Attempt && a.Worker == b.Worker || b.Attempt == 0 && a.Attempt == 1 {
+			continue
 		}
+		return fmt.Errorf("%s[%d]: attempt %d on %q before, attempt %d on %q after", b.Operator, b.Index, b.Attempt, b.Worker, a.Attempt, a.Worker)
 	}
 	return nil
 }
