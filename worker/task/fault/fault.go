@@ -3,6 +3,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -76,13 +77,43 @@ func Failure(err error) *jobpb.Failure {
 	return &jobpb.Failure{
 		Kind:     f.Kind,
 		Code:     f.Code,
-		Message:  bounded(strings.TrimPrefix(f.Err.Error(), f.Code+": "), maxFailureText),
+		Message:  f.message(),
 		Operator: f.Operator,
 		Position: bounded(f.Position, maxFailureText),
 		Stack:    bounded(f.Stack, maxFailureStack),
 		TimeUs:   time.Now().UnixMicro(),
 		Lost:     f.Lost,
 	}
+}
+
+// message is the cause without the code, which the failure carries by itself, and with what the user can do about it.
+func (f *Fault) message() string {
+	text := strings.Replace(f.Err.Error(), f.Code+": ", "", 1)
+	fix := f.remedy()
+	if fix == "" || strings.Contains(text, fixLine) {
+		return bounded(text, maxFailureText)
+	}
+	return bounded(text, maxFailureText-len(fixLine)-len(fix)) + fixLine + fix
+}
+
+// fixLine begins what the command line shows as a fix.
+const fixLine = "\n  fix: "
+
+// remedy is what to do where the code alone tells it; empty: the message says it, or nothing has to be done.
+func (f *Fault) remedy() string {
+	switch f.Code {
+	case stored.CodeWrite:
+		return "make room in the directory that is named, or see to its permissions; of a worker it is below --data-dir, of an embedded run below TMPDIR"
+	case spill.CodeSpace:
+		return "make room in the directory that is named (of a worker below --data-dir, of an embedded run below TMPDIR), or raise batch.memory so that less is spilled"
+	case spill.CodeBudget:
+		return "raise batch.memory, or give the worker more --memory or fewer --slots"
+	case CodeSource:
+		if errors.Is(f.Err, fs.ErrNotExist) {
+			return "name input that exists, on every worker under the same path"
+		}
+	}
+	return ""
 }
 
 // bounded cuts s to n bytes and says so.

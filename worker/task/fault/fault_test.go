@@ -3,6 +3,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -89,5 +90,33 @@ func TestWhatAConnectorCallsFatalIsNotTriedAgain(t *testing.T) {
 	f := Of(fmt.Errorf("discover splits: %w", connector.Fatal(errTest)), CodeSource, "src")
 	if f.Kind != jobpb.FailureKind_FAILURE_FATAL || f.Code != CodeSource {
 		t.Errorf("classified as %v %s", f.Kind, f.Code)
+	}
+}
+
+func TestFailuresOfDiskAndMemorySayWhatToDo(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("pairs[0]/loop: %w", &stored.WriteError{Path: "/d", Bytes: 7, Cause: errTest}), "--data-dir"},
+		{&spill.Error{Code: spill.CodeSpace, Path: "/d", Bytes: 7, Err: errTest}, "batch.memory"},
+		{&spill.Error{Code: spill.CodeBudget, Path: "pairs", Bytes: 7, Err: errTest}, "--slots"},
+		{fmt.Errorf("discover splits: %w", fs.ErrNotExist), "input that exists"},
+	} {
+		f := Failure(Of(c.err, CodeSource, "op"))
+		_, fix, found := strings.Cut(f.Message, "\n  fix: ")
+		if !found || !strings.Contains(fix, c.want) {
+			t.Errorf("%s has no fix with %q: %s", f.Code, c.want, f.Message)
+		}
+		if strings.Contains(f.Message, f.Code) {
+			t.Errorf("%s stands in the message again: %s", f.Code, f.Message)
+		}
+	}
+	long := Failure(Of(&stored.WriteError{Path: strings.Repeat("x", 2*maxFailureText), Cause: errTest}, CodeUser, "op")).Message
+	if len(long) > maxFailureText || !strings.Contains(long, "\n  fix: ") {
+		t.Errorf("a long message lost its fix, or its bound: %d bytes", len(long))
+	}
+	if own := Failure(Of(connector.Fatal(errors.New("x\n  fix: y")), CodeSink, "op")).Message; own != "x\n  fix: y" {
+		t.Errorf("the connector's own fix became %q", own)
 	}
 }
