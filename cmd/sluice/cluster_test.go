@@ -227,7 +227,7 @@ func (u *user) waitsForSlots() {
 
 // misuses asks for what is not there.
 func (u *user) misuses() {
-	for _, args := range [][]string{{"status", "none-1"}, {"wait", "none-1"}, {"cancel", "none-1"}, {"logs", "none-1"}, {"events", "--job", "none-1"}, {"plan", "none-1"},
+	for _, args := range [][]string{{"status", "none-1"}, {"wait", "none-1"}, {"cancel", "none-1"}, {"logs", "none-1"}, {"events", "--job", "none-1"}, {"events", "none-1"}, {"plan", "none-1"},
 		{"workers", "drain", "none"}, {"raft", "remove-peer", "none"}} {
 		if a := u.want(ops.ExitNotFound, args...); !strings.HasPrefix(a.err, "error E") {
 			u.t.Errorf("%v: %s", args, a.err)

@@ -217,10 +217,16 @@ func (a *app) cancelVerb() *cobra.Command {
 func (a *app) eventsVerb() *cobra.Command {
 	var o ops.EventsOptions
 	var follow bool
-	c := &cobra.Command{Use: "events", Short: "Show what happened in the cluster, or to one job", Args: cobra.NoArgs}
-	c.Flags().StringVar(&o.Job, "job", "", "only of this job")
+	c := &cobra.Command{Use: "events [JOB]", Short: "Show what happened in the cluster, or to one job", Args: atMost("JOB"), ValidArgsFunction: a.completeJobs}
+	c.Flags().StringVar(&o.Job, "job", "", "only of this job, the same as JOB")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			if o.Job != "" && o.Job != args[0] {
+				return ops.Usagef("name one job", "sluice events: both %s and --job %s", args[0], o.Job)
+			}
+			o.Job = args[0]
+		}
 		limit := time.Duration(quick)
 		if follow {
 			o.Follow, limit = ops.Forever, ever

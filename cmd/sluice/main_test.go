@@ -138,7 +138,7 @@ func TestWrongCommandLinesAreTwo(t *testing.T) {
 		{"plan", "x", "-p", "novalue"}, {"plan", "x", "-p", "a=1", "-p", "a=2"}, {"plan", "x", "--set", "=1"}, {"workers", "drain"},
 		{"raft", "add-peer", "n"}, {"raft", "recover"}, {"raft", "recover", "--data-dir", "/nowhere", "--peers", "a"}, {"raft", "nope"},
 		{"dev", "--coordinators", "2"}, {"dev", "--memory", "much"}, {"coordinator"}, {"worker", "--data-dir", "/nowhere"},
-		{"coordinator", "--config", "/nowhere"}, {"new", "job", "Bad Name"}, {"job", "nope"}, {"digest"},
+		{"coordinator", "--config", "/nowhere"}, {"new", "job", "Bad Name"}, {"job", "nope"}, {"digest"}, {"events", "a", "b"}, {"events", "a", "--job", "b"},
 	} {
 		x.want(t, ops.ExitUsage, args...)
 		if !strings.HasPrefix(x.err.String(), "error E090: ") && !strings.HasPrefix(x.err.String(), "error: ") {
