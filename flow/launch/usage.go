@@ -30,9 +30,10 @@ Usage:
 		if s.Later {
 			continue
 		}
-		fmt.Fprintf(t, "  --%s%s\t%s\t%s\n", param.SettingPrefix, s.Name, def(s.Default), s.Doc)
+		fmt.Fprintf(t, "  --%s%s\t%s\t%s\t%s\n", param.SettingPrefix, s.Name, s.Type, def(s.Default), s.Doc)
 	}
 	t.Flush()
+	fmt.Fprintln(w, "\nOn a cluster they are given by sluice submit --set SETTING=VALUE.")
 }
 
 func def(text string) string {

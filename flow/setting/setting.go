@@ -53,8 +53,8 @@ type Setting struct {
 
 var list = []Setting{
 	{Name: Parallelism, Type: "count or all", Doc: "default parallelism of operators; without it the cores of an embedded run, the free slots of a cluster", check: checkCount(1, maxParallelism, "all")},
-	{Name: Mode, Type: "auto, streaming or batch", Default: "auto", Doc: "which exchanges are pipelined and which blocking", check: checkChoice("auto", "streaming", "batch")},
-	{Name: Schedule, Type: "region, eager or lazy", Default: "region", Doc: "when the subtasks of a region are started", check: checkChoice("region", "eager", "lazy")},
+	{Name: Mode, Type: "auto, streaming or batch", Default: "auto", Doc: "which exchanges are pipelined (records cross as they are made) and which blocking (stored complete before they are read); auto stores what is shuffled and ends", check: checkChoice("auto", "streaming", "batch")},
+	{Name: Schedule, Type: "region, eager or lazy", Default: "region", Doc: "when subtasks start: region: together, when all that they read is stored; lazy: likewise, but consumers with their first record; eager: all of the job at once", check: checkChoice("region", "eager", "lazy")},
 	{Name: CheckpointEvery, Type: "duration", Default: "10s", Doc: "pause between the starts of two checkpoints; 0 switches them off", Later: true, check: checkDuration(0)},
 	{Name: CheckpointPause, Type: "duration", Default: "500ms", Doc: "least pause between the end of a checkpoint and the next", Later: true, check: checkDuration(0)},
 	{Name: CheckpointTimeout, Type: "duration", Default: "10m", Doc: "time after which a checkpoint is given up", Later: true, check: checkDuration(time.Millisecond)},
@@ -63,7 +63,7 @@ var list = []Setting{
 	{Name: CheckpointDir, Type: "directory", Doc: "where checkpoints are stored; without it the workers' own disks", Later: true, check: checkAny},
 	{Name: Restore, Type: "none, latest or a savepoint", Default: "none", Doc: "what a new job starts from", Later: true, check: checkText},
 	{Name: StateMemory, Type: "size or percent", Default: "35%", Doc: "memory of a task process for keyed state", Later: true, Process: true, check: checkSize},
-	{Name: BatchMemory, Type: "size or percent", Default: "25%", Doc: "memory of a task process for joins and sorts", Process: true, check: checkSize},
+	{Name: BatchMemory, Type: "size or percent", Default: "25%", Doc: "memory of a task process for joins, sorts and bounded aggregations; what exceeds it is spilled to disk", Process: true, check: checkSize},
 	{Name: NetworkMemory, Type: "size or percent", Default: "10%", Doc: "memory of a task process for buffers between subtasks; at least 32MiB", Process: true, check: checkNetwork},
 	{Name: NetworkCompress, Type: "none or s2", Default: "none", Doc: "compression of records between task processes", Process: true, check: checkChoice("none", "s2")},
 	{Name: BatchCompress, Type: "none, s2 or zstd", Default: "s2", Doc: "compression of the results of blocking exchanges on disk", Process: true, check: checkChoice("none", "s2", "zstd")},
@@ -120,7 +120,7 @@ func check(name, value string) (Problem, bool) {
 		if near := Suggest(name); near != "" {
 			p.Hints = append(p.Hints, fmt.Sprintf("did you mean %s?", near))
 		} else {
-			p.Hints = append(p.Hints, "the settings are "+strings.Join(names(), ", "))
+			p.Hints = append(p.Hints, "the settings are "+strings.Join(effective(), ", "))
 		}
 		return p, true
 	}
@@ -133,9 +133,16 @@ func check(name, value string) (Problem, bool) {
 	return Problem{}, false
 }
 
-func names() []string {
-	ns := make([]string, len(list))
-	for i, s := range list {
+func names() []string { return namesOf(list) }
+
+// effective are the names of the settings that do something in this release.
+func effective() []string {
+	return namesOf(slices.DeleteFunc(All(), func(s Setting) bool { return s.Later }))
+}
+
+func namesOf(settings []Setting) []string {
+	ns := make([]string, len(settings))
+	for i, s := range settings {
 		ns[i] = s.Name
 	}
 	return ns
