@@ -17,14 +17,6 @@ func enum(v fmt.Stringer) string {
 	return strings.ReplaceAll(name, "_", "-")
 }
 
-// counted is a number with its noun.
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // span is a duration in two units at most: 3h12m, 45s, 120ms.
 func span(d time.Duration) string {
 	switch {
