@@ -126,3 +126,18 @@ func TestADiskThatFillsUpFailsTheAttempt(t *testing.T) {
 		}
 	}
 }
+
+func TestMergingRunsStopsWhenTheAttemptDoes(t *testing.T) {
+	text := strings.Repeat("t", 200)
+	operatortest.StopsReading(t, 64<<10, 2000, func(rt *task.Runtime) error {
+		push, op, err := Sorted(Spec[int64, rec]{Key: func(r rec) int64 { return r.Seq * 7919 % 1000 }, Order: Ascending[int64]()})(rt, func(rec) {})
+		if err != nil {
+			return err
+		}
+		for i := range int64(20_000) {
+			push(rec{Seq: i, Text: text})
+		}
+		err = op.OnWatermark(element.MaxTime)
+		return errors.Join(err, rt.Err(), op.Close())
+	})
+}
