@@ -5,32 +5,25 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/worker/spill"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
 // StopsReading checks that an operator that reads what it has spilled ends soon after its attempt has been told to stop,
-// whatever it is doing then. work builds the operator with memory bytes, fills it, ends its input and closes it; its error is
-// that of the operator. After the stop at most the given number of reads may follow.
-func StopsReading(t *testing.T, memory int64, most int, work func(rt *task.Runtime) error) {
+// whatever it is doing then. area makes the operator's place on the disk, which calls onRead before each read. work builds the
+// operator, fills it, ends its input and closes it; its error is that of the operator. After the stop at most the given number
+// of reads may follow.
+func StopsReading(t *testing.T, area func(onRead func()) *spill.Area, most int, work func(rt *task.Runtime) error) {
 	t.Helper()
 	try := func(stopAt int) (reads int, err error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		area, err := spill.NewArea(spill.Config{FS: vfs.WithFaults(vfs.NewMem(), func(op vfs.Operation, _ string) vfs.Fault {
-			if op == vfs.OpRead {
-				if reads++; reads == stopAt {
-					cancel()
-				}
-			}
-			return vfs.Fault{}
-		}), Dir: "spill"})
-		if err != nil {
-			t.Fatal(err)
-		}
 		rt := task.NewRuntime(ctx, Name)
-		rt.Batch = task.Batch{Memory: memory, Spill: area}
+		rt.Batch = task.Batch{Memory: 64 << 10, Spill: area(func() {
+			if reads++; reads == stopAt {
+				cancel()
+			}
+		})}
 		err = work(rt)
 		return reads, err
 	}

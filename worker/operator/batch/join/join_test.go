@@ -493,7 +493,7 @@ func TestKeysWithMoreRecordsThanMemoryOnBothSides(t *testing.T) {
 
 func TestAJoinStopsReadingWhenTheAttemptDoes(t *testing.T) {
 	steps := shape{lefts: 2500, rights: 2500, keys: 1, text: 200, order: "build first"}.steps()
-	operatortest.StopsReading(t, 64<<10, 2000, func(rt *task.Runtime) error {
+	operatortest.StopsReading(t, watched(t), 2000, func(rt *task.Runtime) error {
 		s := spec4("inner", Right)
 		s.Match = func(left, right, func(result)) {}
 		ls, rs := Stages(s)
@@ -514,4 +514,20 @@ func TestAJoinStopsReadingWhenTheAttemptDoes(t *testing.T) {
 		}
 		return errors.Join(err, op.OnWatermark(element.MaxTime), rt.Err(), op.Close())
 	})
+}
+
+// watched is a place on the disk that tells of each read.
+func watched(t *testing.T) func(onRead func()) *spill.Area {
+	return func(onRead func()) *spill.Area {
+		area, err := spill.NewArea(spill.Config{FS: vfs.WithFaults(vfs.NewMem(), func(op vfs.Operation, _ string) vfs.Fault {
+			if op == vfs.OpRead {
+				onRead()
+			}
+			return vfs.Fault{}
+		}), Dir: "spill"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return area
+	}
 }
