@@ -152,9 +152,9 @@ func TestPanicOutsideRecordsNamesTheEvent(t *testing.T) {
 				panic("boom")
 			}
 			return nil
-		}}, "at the end of the input"},
-		{&events{onFinish: func() error { panic("boom") }}, "at the end of the input"},
-		{&events{onWatermark: func(element.Time) error { panic("boom") }}, "at watermark 1970-01-01T00:00:00.00051Z"},
+		}}, "the end of the input"},
+		{&events{onFinish: func() error { panic("boom") }}, "the end of the input"},
+		{&events{onWatermark: func(element.Time) error { panic("boom") }}, "watermark 1970-01-01T00:00:00.00051Z"},
 	} {
 		j := newJob(t)
 		src := NewSource(ints(2000), SourceOptions[int]{Watermarks: WatermarksBounded}) // one batch: 0 to 511
@@ -215,7 +215,7 @@ func TestPanicBehindAnOperatorThatFires(t *testing.T) {
 	at := j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "fire", fire)
 	at = j.then(at, "culprit", mapped(boomAt(42)))
 	j.then(at, "out", NewSink(&collected[int]{}))
-	expect(t, failed(t, j), fault.CodePanic, "culprit", "at the end of the input")
+	expect(t, failed(t, j), fault.CodePanic, "culprit", "the end of the input")
 }
 
 func TestUserErrorNamesOperatorAndRecord(t *testing.T) {

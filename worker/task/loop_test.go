@@ -278,7 +278,7 @@ func TestFailuresOfTheClockNameTheOperator(t *testing.T) {
 		}))
 		c := start(t, j)
 		deploy(t, c, j.deployment(1, 1))
-		expect(t, c.await(1)[0].Failure, fault.CodePanic, "clock", "at a time of its own")
+		expect(t, c.await(1)[0].Failure, fault.CodePanic, "clock", "a time of its own")
 	})
 }
 

@@ -184,11 +184,11 @@ func (c *Chain) Occasion() (text string, ok bool) {
 func (c *Chain) occasion() string {
 	switch c.event.Kind {
 	case element.Watermark:
-		return "at watermark " + c.event.Time.String()
+		return "watermark " + c.event.Time.String()
 	case element.End:
-		return "at the end of the input"
+		return "the end of the input"
 	case element.None:
-		return "at a time of its own"
+		return "a time of its own"
 	}
 	return ""
 }
