@@ -127,7 +127,8 @@ func (s *Lanes) close(lane string, f *Flight) (pause time.Duration) {
 	return min(first<<min(s.vain[lane], 10), most)
 }
 
-// giveBack forgets the slots that a flight would have taken: the facts know by now whether it did.
+// giveBack forgets the slots that a flight would have taken: the facts know by now whether it did, or, if the outcome is
+// unknown, refuse whichever command comes too late for a free slot.
 func (s *Lanes) giveBack(f *Flight) {
 	for w, n := range f.Takes {
 		if s.taken[w] -= n; s.taken[w] == 0 {

@@ -111,9 +111,7 @@ func going(s jobpb.JobStatus) bool {
 
 // ended lets go of a job that reached its terminal status.
 func (l *Leader) ended(j *job) {
-	for _, r := range j.reports {
-		l.resolveAll(r.receipts)
-	}
+	l.resolveAll(j.reports...)
 	for _, s := range j.sources { // any order: receipts are only counted
 		for _, d := range s.found {
 			l.resolve(d.receipt)
@@ -253,7 +251,8 @@ func (l *Leader) proposeJob(j *job, c *commandpb.Command, f *flight) bool {
 	return true
 }
 
-// forget drops the oldest terminal jobs beyond the number that is kept.
+// forget drops the oldest terminal jobs beyond the number that is kept. Before that they are counted anew: what became of an
+// earlier ForgetJobs may be unknown.
 func (l *Leader) forget() {
 	if l.terminal <= l.cfg.KeepJobs || l.busy(forgetLane) {
 		return
@@ -261,20 +260,16 @@ func (l *Leader) forget() {
 	const most = 100
 	var ids []string
 	for f := range l.v.Jobs() {
-		if len(ids) >= min(l.terminal-l.cfg.KeepJobs, most) {
-			break
-		}
 		if state.Terminal(f.Status()) {
 			ids = append(ids, f.ID())
 		}
 	}
+	if l.terminal = len(ids); l.terminal <= l.cfg.KeepJobs {
+		return
+	}
+	ids = ids[:min(l.terminal-l.cfg.KeepJobs, most)]
 	l.propose(forgetLane, &commandpb.Command{Command: &commandpb.Command_ForgetJobs{ForgetJobs: &commandpb.ForgetJobs{Jobs: ids}}}, &flight{
-		Done: func(r state.Result) {
-			if r.Status == state.Applied {
-				l.terminal -= len(ids) - r.Dropped
-			}
-			l.forget()
-		},
+		Done: func(state.Result) { l.forget() },
 	})
 }
 

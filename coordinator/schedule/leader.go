@@ -43,7 +43,7 @@ type Leader struct {
 	unplanned map[string]*job
 	allot     bool // free slots or waiting jobs may have changed
 	serial    uint64
-	terminal  int // jobs in the facts that are terminal
+	terminal  int // jobs in the facts that are terminal, or more
 
 	// of the Step at work
 	v   *state.View

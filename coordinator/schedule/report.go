@@ -168,7 +168,7 @@ func (l *Leader) flushReports(j *job, facts *state.Job) {
 	n, bytes := 0, 0
 	for _, r := range j.reports {
 		if void(facts, r.update) {
-			l.resolveAll(r.receipts)
+			l.resolveAll(r)
 			n++
 			continue
 		}
@@ -192,28 +192,30 @@ func (l *Leader) flushReports(j *job, facts *state.Job) {
 		Done: func(r state.Result) {
 			if r.Status == state.Refused && len(batch) > 1 {
 				// One of them cannot be taken; it must not take the others down with it.
-				j.reports, j.single = append(batch, j.reports...), true
+				j.single = true
+				l.requeue(j, batch)
 				return
 			}
-			for _, b := range batch {
-				l.resolveAll(b.receipts)
-			}
+			l.resolveAll(batch...)
 		},
-		Failed: func() {
-			if l.jobs[j.id] == j {
-				j.reports = append(batch, j.reports...)
-				return
-			}
-			for _, b := range batch { // the job has ended meanwhile
-				l.resolveAll(b.receipts)
-			}
-		},
+		Failed: func() { l.requeue(j, batch) },
 	})
 }
 
-func (l *Leader) resolveAll(rcs []*receipt) {
-	for _, rc := range rcs {
-		l.resolve(rc)
+// requeue puts reports back in front of the others, unless the job has ended meanwhile: nobody would take them again.
+func (l *Leader) requeue(j *job, batch []report) {
+	if l.jobs[j.id] == j {
+		j.reports = append(batch, j.reports...)
+		return
+	}
+	l.resolveAll(batch...)
+}
+
+func (l *Leader) resolveAll(rs ...report) {
+	for _, r := range rs {
+		for _, rc := range r.receipts {
+			l.resolve(rc)
+		}
 	}
 }
 

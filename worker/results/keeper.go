@@ -184,7 +184,7 @@ func (k *Keeper) Drop(d *taskpb.DropPartitions) {
 }
 
 // Delete carries out plans of deletion until ctx ends. A failure is the disk's: it is logged, and what is left stays in
-// the directory until the leader asks again.
+// the directory until the agent starts again, finds it, and the leader asks once more.
 func (k *Keeper) Delete(ctx context.Context) error {
 	for {
 		select {

@@ -50,14 +50,15 @@ func (s *Sizer[T]) compile(t reflect.Type, off uintptr) bool {
 		s.slices = append(s.slices, sliceOp{off, t.Elem().Size(), e.strings})
 		return true
 	case reflect.Array:
+		before := len(s.strings) + len(s.slices)
 		for i := range t.Len() {
-			if i > maxUnrolled && len(s.strings)+len(s.slices) > 0 {
+			if i > maxUnrolled {
 				return false
 			}
 			if !s.compile(t.Elem(), off+uintptr(i)*t.Elem().Size()) {
 				return false
 			}
-			if i == 0 && len(s.strings)+len(s.slices) == 0 { // plain elements
+			if i == 0 && len(s.strings)+len(s.slices) == before { // plain elements
 				return true
 			}
 		}

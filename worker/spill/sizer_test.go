@@ -53,6 +53,13 @@ func TestSizesAreWhatValuesHold(t *testing.T) {
 	if n, s := extra(t, [][]string{{long}, {long}}); n < 2000 || s.Cheap() {
 		t.Errorf("slices of slices hold %d", n)
 	}
+	type hashed struct {
+		A string
+		B [256]byte
+	}
+	if n, s := extra(t, hashed{A: long}); n != 1008 || !s.Cheap() {
+		t.Errorf("a string in front of a plain array holds %d, and is looked up by encoding: %t", n, !s.Cheap())
+	}
 	if n, s := extra(t, [300]string{299: long}); n < 1000 || s.Cheap() {
 		t.Errorf("a long array holds %d", n)
 	}

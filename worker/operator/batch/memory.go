@@ -90,6 +90,18 @@ func (m *Memory) Deeper(level int) {
 	m.rt.Counters.SpillDepth = max(m.rt.Counters.SpillDepth, int64(level))
 }
 
+// lookUpEvery is the number of records that may be handled in vain after the attempt has been told to stop.
+const lookUpEvery = 256
+
+// Stopped is why nothing more should be done. What goes on for long at one event asks at each record, with a number that
+// goes up or down by one, and is answered now and then.
+func (m *Memory) Stopped(count int64) error {
+	if count%lookUpEvery != 0 {
+		return nil
+	}
+	return m.rt.Stopped()
+}
+
 // Publish counts what is held as state.
 func (m *Memory) Publish() {
 	m.rt.Counters.StateBytes += m.Used() - m.held

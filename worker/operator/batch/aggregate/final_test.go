@@ -239,3 +239,34 @@ func TestResultsComeInTheSameOrderAgain(t *testing.T) {
 		t.Error("two runs differ")
 	}
 }
+
+func TestSortedAggregationStopsReadingWhenTheAttemptDoes(t *testing.T) {
+	long := strings.Repeat("k", 400) // so that few keys fit into memory, and no level makes the partition much smaller
+	operatortest.StopsReading(t, watched(t), 2000, func(rt *task.Runtime) error {
+		push, op, err := collide[int64](count(), 1)(rt, func(result) {})
+		if err != nil {
+			return err
+		}
+		for i := range 6000 {
+			push(event{Key: fmt.Sprint(i*7919%2000, long), Seq: int64(i)})
+		}
+		err = op.OnWatermark(element.MaxTime)
+		return errors.Join(err, rt.Err(), op.Close())
+	})
+}
+
+// watched is a place on the disk that tells of each read.
+func watched(t *testing.T) func(onRead func()) *spill.Area {
+	return func(onRead func()) *spill.Area {
+		area, err := spill.NewArea(spill.Config{FS: vfs.WithFaults(vfs.NewMem(), func(op vfs.Operation, _ string) vfs.Fault {
+			if op == vfs.OpRead {
+				onRead()
+			}
+			return vfs.Fault{}
+		}), Dir: "spill"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return area
+	}
+}

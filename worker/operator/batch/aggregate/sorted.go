@@ -72,7 +72,10 @@ func (o *sorted[K, In, Acc]) run() (err error) {
 
 // merge goes through both in the order of hashes; what was saved of a key comes before its records.
 func (o *sorted[K, In, Acc]) merge(saved *sort.Merge[uint64, saved[K, Acc]], records *sort.Merge[uint64, In]) error {
-	for {
+	for n := int64(1); ; n++ {
+		if err := o.mem.Stopped(n); err != nil { // a group may be large
+			return err
+		}
 		var hs uint64
 		var hasSaved bool
 		if saved != nil {

@@ -125,6 +125,9 @@ func (g *group[K, B, P, Out]) gather() error {
 		if err != nil {
 			return err
 		}
+		if err := g.lookUp(); err != nil {
+			return err
+		}
 		key := g.member(g.buildKey(v))
 		g.keys[key].builds = true
 		if g.file == nil {
@@ -150,6 +153,9 @@ func (g *group[K, B, P, Out]) gather() error {
 		}
 		g.keys[g.member(g.probeKey(v))].probes = true
 		if err := g.pw.Add(&v, at); err != nil {
+			return err
+		}
+		if err := g.lookUp(); err != nil {
 			return err
 		}
 	}

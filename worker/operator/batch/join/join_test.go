@@ -490,3 +490,44 @@ func TestKeysWithMoreRecordsThanMemoryOnBothSides(t *testing.T) {
 		}
 	}
 }
+
+func TestAJoinStopsReadingWhenTheAttemptDoes(t *testing.T) {
+	steps := shape{lefts: 2500, rights: 2500, keys: 1, text: 200, order: "build first"}.steps()
+	operatortest.StopsReading(t, watched(t), 2000, func(rt *task.Runtime) error {
+		s := spec4("inner", Right)
+		s.Match = func(left, right, func(result)) {}
+		ls, rs := Stages(s)
+		pushLeft, op, err := ls(rt, func(result) {})
+		if err != nil {
+			return err
+		}
+		pushRight, _, err := rs(rt, func(result) {})
+		for _, st := range steps {
+			switch {
+			case st.l != nil:
+				pushLeft(*st.l)
+			case st.r != nil:
+				pushRight(*st.r)
+			default:
+				err = errors.Join(err, op.(task.InputEnder).OnInputEnd(st.end-1))
+			}
+		}
+		return errors.Join(err, op.OnWatermark(element.MaxTime), rt.Err(), op.Close())
+	})
+}
+
+// watched is a place on the disk that tells of each read.
+func watched(t *testing.T) func(onRead func()) *spill.Area {
+	return func(onRead func()) *spill.Area {
+		area, err := spill.NewArea(spill.Config{FS: vfs.WithFaults(vfs.NewMem(), func(op vfs.Operation, _ string) vfs.Fault {
+			if op == vfs.OpRead {
+				onRead()
+			}
+			return vfs.Fault{}
+		}), Dir: "spill"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return area
+	}
+}

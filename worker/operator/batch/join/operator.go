@@ -27,7 +27,7 @@ type core[K comparable, B, P, Out any] struct {
 	b B // the record that is being written down
 	p P
 
-	emitted uint // pairs, for looking up from time to time whether the attempt has to stop
+	asked uint // pairs and records of groups, for looking up from time to time whether the attempt has to stop
 }
 
 // operator is a join of one subtask.
@@ -144,9 +144,9 @@ func (c *core[K, B, P, Out]) pair(p *P, pat element.Time, b *B, bat element.Time
 	c.match(*p, *b, c.emit)
 }
 
-// lookUp is why nothing more should be emitted. It is called per pair and asks now and then.
+// lookUp is why nothing more should be emitted. It is called per pair, and per record of a group, and asks now and then.
 func (c *core[K, B, P, Out]) lookUp() error {
-	if c.emitted++; c.emitted%lookUpEvery != 0 {
+	if c.asked++; c.asked%lookUpEvery != 0 {
 		return nil
 	}
 	return c.rt.Stopped()

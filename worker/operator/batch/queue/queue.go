@@ -131,6 +131,9 @@ func (q *Queue[T]) Drain(f func(v T, at element.Time) error) error {
 		if err := f(q.record, at); err != nil {
 			return err
 		}
+		if err := q.mem.Stopped(r.Left()); err != nil {
+			return err
+		}
 	}
 	q.w = nil
 	return q.file.Close()

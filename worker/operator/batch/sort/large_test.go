@@ -126,3 +126,34 @@ func TestADiskThatFillsUpFailsTheAttempt(t *testing.T) {
 		}
 	}
 }
+
+func TestMergingRunsStopsWhenTheAttemptDoes(t *testing.T) {
+	text := strings.Repeat("t", 200)
+	operatortest.StopsReading(t, watched(t), 2000, func(rt *task.Runtime) error {
+		push, op, err := Sorted(Spec[int64, rec]{Key: func(r rec) int64 { return r.Seq * 7919 % 1000 }, Order: Ascending[int64]()})(rt, func(rec) {})
+		if err != nil {
+			return err
+		}
+		for i := range int64(20_000) {
+			push(rec{Seq: i, Text: text})
+		}
+		err = op.OnWatermark(element.MaxTime)
+		return errors.Join(err, rt.Err(), op.Close())
+	})
+}
+
+// watched is a place on the disk that tells of each read.
+func watched(t *testing.T) func(onRead func()) *spill.Area {
+	return func(onRead func()) *spill.Area {
+		area, err := spill.NewArea(spill.Config{FS: vfs.WithFaults(vfs.NewMem(), func(op vfs.Operation, _ string) vfs.Fault {
+			if op == vfs.OpRead {
+				onRead()
+			}
+			return vfs.Fault{}
+		}), Dir: "spill"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return area
+	}
+}

@@ -274,6 +274,9 @@ func (s *Sorter[K, T]) join(i, n int) (err error) {
 		if err := w.Add(&v, at); err != nil {
 			return err
 		}
+		if err := s.cfg.Memory.Stopped(m.left); err != nil {
+			return err
+		}
 	}
 	run, err := w.Finish()
 	if err != nil {
