@@ -22,7 +22,8 @@ type KeySetup[K comparable, Out any] struct {
 	dir      *state.Directory[K]
 	registry *codec.Registry
 	states   []State
-	err      error // the first declaration that cannot be
+	err      error  // the first declaration that cannot be
+	ruled    *ruled // nil: there is no broadcast input
 }
 
 func newKeySetup[K comparable, Out any](maxParallelism int, r *codec.Registry) (*KeySetup[K, Out], error) {
