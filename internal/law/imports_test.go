@@ -91,6 +91,8 @@ var table = []rule{
 		why:      "the task loop is untyped and common to all operators, so it imports none of them"},
 	{room: []string{"worker/operator/operatortest"}, project: []string{"worker/task", "worker/spill", "worker/state", "worker/state/...", "snapshot/chunk", "flow/element", "flow/codec", "connector"},
 		external: testOnly, why: "the harness of operators' tests is linked into tests only"},
+	{room: []string{"worker/operator/async"}, project: []string{"worker/task", "worker/state", "worker/state/unkeyed", "flow/element", "flow/codec", "connector", "internal/run"},
+		why: "the one operator with goroutines: calls run beside the loop, in a group that it waits for"},
 	{room: []string{"worker/operator/..."}, project: []string{"worker/task", "worker/spill", "worker/state", "worker/state/...", "flow/window", "flow/element", "flow/codec", "connector", "internal/failpoint"},
 		why: "operators are mechanism without the public types, so that flow can convert to them freely"},
 	{room: pureCoordinator,

@@ -66,7 +66,14 @@ func (l *loop) run() error {
 				return err
 			}
 		}
-		p, err := l.step()
+		room := l.chain.Room()
+		if room <= 0 { // letters go on to be handled
+			if err := l.sleep(); err != nil {
+				return err
+			}
+			continue
+		}
+		p, err := l.step(min(l.limit, room))
 		if err != nil {
 			return err
 		}
@@ -84,14 +91,14 @@ func (l *loop) run() error {
 	}
 }
 
-// step lets the head handle a batch and accounts for its time.
-func (l *loop) step() (p chain.Progress, err error) {
+// step lets the head handle a batch of at most limit records and accounts for its time.
+func (l *loop) step(limit int) (p chain.Progress, err error) {
 	blocked := l.meter.blocked()
 	err = l.protected(func() (err error) {
 		if err := l.chain.Maintain(); err != nil {
 			return err
 		}
-		p, err = l.head.Step(l.limit)
+		p, err = l.head.Step(limit)
 		return err
 	})
 	if err != nil {

@@ -104,6 +104,7 @@ func (w *wiring) operator(op int32) (ins []any, nodes []chain.Node, err error) {
 		return nil, nil, err
 	}
 	rt.Connect(outs)
+	rt.OnTick(w.mail.Tick)
 	self := chain.Node{ID: rt.Task.Operator, Runtime: rt, Kids: offsets, Size: 1 + len(kids)}
 	for i, st := range w.proc.cfg.Program.Nodes[op].Stages {
 		in, o, err := w.build(st, rt, outs[""])

@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluiceio/sluice/connector"
@@ -82,10 +83,13 @@ type Runtime struct {
 	branch    int              // which consumer of several is at work
 	wake      time.Time        // of WakeAt; zero: none
 	prepare   []connector.Committable
-	tables    []state.Table // that Keep was told of
-	bytes     int64         // of them, as counted
-	clock     element.Time  // of Clock
-	clockRead bool          // clock is of this batch
+	notified  atomic.Bool               // OnNotify is due
+	tick      func()                    // rouses the loop; nil: nobody is there
+	pass      func(element.Event) error // of a Relay
+	tables    []state.Table             // that Keep was told of
+	bytes     int64                     // of them, as counted
+	clock     element.Time              // of Clock
+	clockRead bool                      // clock is of this batch
 }
 
 // NewCursor stands before the first record.
