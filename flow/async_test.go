@@ -83,7 +83,7 @@ func TestAsyncFailuresNameTheRecord(t *testing.T) {
 	}
 	err := flowtest.Try(t, &flow.NoConfig{}, build(flow.Fail), flowtest.Sink[int]("out"), flowtest.Setting("restart", "none"))
 	job, ok := errors.AsType[*flowtest.JobError](err)
-	if !ok || job.Operator != "ask" || !strings.Contains(job.Message, "unlucky") || !strings.Contains(job.Position, "14") || job.Stack == "" {
+	if !ok || job.Operator != "ask" || !strings.Contains(job.Message, "unlucky") || !strings.Contains(job.Position, "13") || job.Stack == "" {
 		t.Errorf("error %+v", err)
 	}
 }
