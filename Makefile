@@ -66,7 +66,7 @@ speed: ## the tests that protect speed, as ratios against plain loops in the sam
 demo: build ## the main job on a cluster of 3 + 3 processes whose leader is killed in the middle
 	$(GO) run ./internal/demo
 
-jepsen: build ## real processes under faults: 20 kills of the leader under a storm of submits (flags: JEPSEN='-kills 5 -seed 7')
+jepsen: build ## real processes under faults: kills of leaders and workers, damaged results, jobs that contend (JEPSEN='-run ALoss -kills 30 -seed 7')
 	$(GO) test -count=1 -tags jepsen -timeout 20m -v ./jepsen/scenario $(JEPSEN)
 
 bench: ## every benchmark, once

@@ -30,7 +30,7 @@ func tumbling(tb testing.TB, n int) {
 			Window(flow.Tumbling(windowSize*time.Microsecond)).Count().ID("count").
 			To("out", discard.Sink[flow.Windowed[int64, int64]](&count))
 		return nil
-	}, flowtest.Cores(1))
+	}, flowtest.Cores(1), pipelined)
 	if got := count.Load(); got == 0 || got > int64(n) {
 		tb.Fatalf("%d results of %d records", got, n)
 	}

@@ -25,7 +25,10 @@ type Task struct {
 	Attempt uint32
 	// JobEpoch and RegionEpoch fence external names: output of a lower pair is void.
 	JobEpoch, RegionEpoch uint64
-	Log                   *slog.Logger
+	// Whole: every subtask of the job is in this process and ends with it, so nobody is left who wants what a process that
+	// is gone had in progress. On a cluster it is false, and job ids are never used again.
+	Whole bool
+	Log   *slog.Logger
 }
 
 // Source reads records of type T. The value is shared by all subtasks of a process and must be immutable.

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+
 	"github.com/sluiceio/sluice/coordinator"
 	"github.com/sluiceio/sluice/coordinator/internal/clustertest"
 	"github.com/sluiceio/sluice/proto/apipb"
@@ -267,6 +270,12 @@ func TestOnDiskMetricsAndHealth(t *testing.T) {
 			t.Errorf("metrics lack %q", want)
 		}
 	}
+	for _, n := range c.Nodes() {
+		c.Eventually(10*time.Second, "serving", func(ctx context.Context) error {
+			return health(ctx, n, apipb.Jobs_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
+		})
+	}
+	offersWhatItServes(t, leader)
 	// Without a quorum a node lives, and is not ready.
 	for _, n := range c.Nodes()[1:] {
 		if err := n.Kill(); err != nil {
@@ -281,6 +290,50 @@ func TestOnDiskMetricsAndHealth(t *testing.T) {
 	})
 	if _, err := get(call(t), c.Node(0), "/healthz"); err != nil {
 		t.Error(err)
+	}
+	c.Eventually(10*time.Second, "not serving", func(ctx context.Context) error {
+		return health(ctx, c.Node(0), apipb.Jobs_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_NOT_SERVING)
+	})
+	if err := health(call(t), c.Node(0), "", healthpb.HealthCheckResponse_SERVING); err != nil {
+		t.Error(err)
+	}
+}
+
+// health asks as a probe does that knows nothing of coordinators.
+func health(ctx context.Context, n *clustertest.Node, service string, want healthpb.HealthCheckResponse_ServingStatus) error {
+	got, err := healthpb.NewHealthClient(n.Client()).Check(ctx, &healthpb.HealthCheckRequest{Service: service})
+	if err != nil {
+		return err
+	}
+	if got.Status != want {
+		return fmt.Errorf("%q is %v, want %v", service, got.Status, want)
+	}
+	return nil
+}
+
+// offersWhatItServes asks for services as grpcurl does.
+func offersWhatItServes(t *testing.T, n *clustertest.Node) {
+	t.Helper()
+	stream, err := reflectionpb.NewServerReflectionClient(n.Client()).ServerReflectionInfo(call(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
+	if err := stream.Send(ask); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range answer.GetListServicesResponse().GetService() {
+		names = append(names, s.Name)
+	}
+	for _, want := range []string{"sluice.api.Jobs", "sluice.api.Cluster", "sluice.control.Control", "grpc.health.v1.Health"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not among %q", want, names)
+		}
 	}
 }
 

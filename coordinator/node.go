@@ -319,6 +319,7 @@ func (n *node) newServer() (*grpc.Server, error) {
 	server := n.cfg.Policy.Server(append(handlers.Options(), grpc.WaitForHandlers(true))...)
 	handlers.Register(server)
 	controlpb.RegisterControlServer(server, control{node: n})
+	n.group.Go("health", handlers.KeepHealth)
 	return server, nil
 }
 

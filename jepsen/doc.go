@@ -7,6 +7,7 @@
 //	cluster    starts, kills, pauses and counts the processes of a cluster
 //	history    one JSON-lines file of every client call and every fault, in order
 //	nemesis    seeded schedules of faults
+//	model      what a cluster may do, for comparison with what it did
 //	scenario   whole experiments: workload × faults × verdict
 //
 // An outcome that is unknown is not a pass, and a scenario reports how many of its faults really took effect.

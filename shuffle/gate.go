@@ -183,7 +183,12 @@ func (g *Gate[T]) Release(in Input[T]) {
 
 // lost fails the gate and returns its error, which is an earlier one if there was one.
 func (g *Gate[T]) lost(ch int, r Reason, cause error) error {
-	g.in.fail(g.in.id(ch).lost(r, cause))
+	return g.failed(g.in.id(ch).lost(r, cause))
+}
+
+// failed ends the gate; the first failure stands.
+func (g *Gate[T]) failed(cause error) error {
+	g.in.fail(cause)
 	_, _, _, err := g.in.take(g.record.ch)
 	return err
 }

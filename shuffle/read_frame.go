@@ -1,10 +1,12 @@
 package shuffle
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/klauspost/compress/s2"
 
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/shuffle/frame"
 )
@@ -82,7 +84,7 @@ func (g *Gate[T]) read() (Input[T], bool, error) {
 		err := g.cfg.Codec.DecodeRecords(f.records[:s.Bytes], int(s.Records), b)
 		if err != nil {
 			f.segments = nil
-			return Input[T]{}, false, g.lost(f.ch, Corrupt, fmt.Errorf("decode: %w", err))
+			return Input[T]{}, false, g.undecodable(f.ch, err)
 		}
 		f.records, f.left = f.records[s.Bytes:], f.left-s.Records
 		s.Records = 0 // its event is next
@@ -90,6 +92,15 @@ func (g *Gate[T]) read() (Input[T], bool, error) {
 		return Input[T]{Channel: f.ch, Batch: b, credit: f.left == 0}, true, nil
 	}
 	return Input[T]{}, false, nil
+}
+
+// undecodable is the failure to decode what a channel has brought, unchanged as its checksum says. A codec of the user's
+// that does not read what it writes is no loss: the same would come again.
+func (g *Gate[T]) undecodable(ch int, err error) error {
+	if _, ok := errors.AsType[*codec.CustomError](err); !ok {
+		return g.lost(ch, Corrupt, fmt.Errorf("decode: %w", err))
+	}
+	return g.failed(fmt.Errorf("decode a record of producer %d of edge %d: %w", g.in.id(ch).producer, g.cfg.Edge, err))
 }
 
 // batch is an empty batch.
@@ -129,7 +140,7 @@ func (g *Gate[T]) addPiece(ch int, h frame.Header, raw []byte) (Input[T], bool, 
 	g.n.memory.Release(r.held)
 	*r = pieces{ch: -1}
 	if err != nil {
-		return Input[T]{}, false, g.lost(ch, Corrupt, fmt.Errorf("decode: %w", err))
+		return Input[T]{}, false, g.undecodable(ch, err)
 	}
 	g.stats.Records++
 	return Input[T]{Channel: ch, Batch: b}, true, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -209,8 +208,9 @@ func failedBuild(f *jobpb.Failure) *controlpb.BuildResult {
 // attend talks to the process of a build and ends it in any case.
 func (b *builds) attend(ctx context.Context, child *spawn.Child, r *controlpb.RequestBuild, limit time.Duration) *controlpb.BuildResult {
 	g := run.NewGroup(ctx, "build")
-	g.Go("wait", func(context.Context) error {
-		_, err := child.Wait()
+	var exit spawn.Exit
+	g.Go("wait", func(context.Context) (err error) {
+		exit, err = child.Wait()
 		return err
 	})
 	g.Go("abandon", func(ctx context.Context) error {
@@ -221,20 +221,25 @@ func (b *builds) attend(ctx context.Context, child *spawn.Child, r *controlpb.Re
 		}
 		return nil
 	})
-	result := b.converse(ctx, child, r.Spec, limit)
+	result, left := b.converse(ctx, child, r.Spec, limit)
+	died := left && dying(ctx, child) && ctx.Err() == nil
 	child.Kill() // it has nothing more to say; no goroutine of the build function outlives its answer
 	err := errors.Join(g.Wait(), child.Close())
 	if err != nil {
 		b.log.Warn("process of a build did not end well", "error", err)
 	}
+	if f := (ending{exit: exit, oom: b.agent.oom.Happened()}).foreign(); died && f != nil {
+		result.Failure = f.Bounded() // it is neither the binary's fault nor that of the build function
+	}
 	return result
 }
 
-// converse asks for the graph and waits for it.
-func (b *builds) converse(ctx context.Context, child *spawn.Child, spec *jobpb.JobSpec, limit time.Duration) *controlpb.BuildResult {
+// converse asks for the graph and waits for it. left: there is none because the process has left the link.
+func (b *builds) converse(ctx context.Context, child *spawn.Child, spec *jobpb.JobSpec, limit time.Duration) (result *controlpb.BuildResult, left bool) {
 	hello, err := b.agent.greet(child)
 	if err != nil {
-		return failedBuild(linkFailure(err))
+		var link *linkError
+		return failedBuild(linkFailure(err)), errors.As(err, &link) && link.gone
 	}
 	deadline := time.Now().Add(limit)
 	ask := &taskpb.AgentMessage{Message: &taskpb.AgentMessage_Build{Build: &taskpb.Build{
@@ -251,20 +256,21 @@ func (b *builds) converse(ctx context.Context, child *spawn.Child, spec *jobpb.J
 	built := m.GetBuilt()
 	switch {
 	case err == nil && built != nil:
-		return &controlpb.BuildResult{Built: built, Protocol: hello.Protocol}
+		return &controlpb.BuildResult{Built: built, Protocol: hello.Protocol}, false
 	case time.Now().After(deadline):
 		err = &linkError{code: codeBuildTime, text: fmt.Sprintf(
 			"the build function did not return within %s: it describes the job and must not wait for anything; open connections and files where the records are processed", limit)}
 	case err == nil:
 		err = fmt.Errorf("the job answered the build with %T", m.Message)
 	case ctx.Err() != nil:
-		return stoppedBuild(ctx)
-	case errors.Is(err, io.EOF):
+		return stoppedBuild(ctx), false
+	case gone(err):
+		left = true
 		err = &linkError{code: codeBuildDied, text: "the build function ended its process"}
 	}
-	result := failedBuild(linkFailure(err))
+	result = failedBuild(linkFailure(err))
 	result.Protocol = hello.Protocol
-	return result
+	return result, left
 }
 
 // finishBuild adds what the process has written: a death is explained by standard error, output of the build function

@@ -39,6 +39,7 @@ type ending struct {
 	order   order
 	killed  bool           // it did not end in time
 	failure *jobpb.Failure // what it, or the agent, said was wrong
+	silent  *jobpb.Failure // it ended before it had introduced itself; stands if nobody else is to blame
 	oom     bool           // the system has killed something for want of memory meanwhile
 	stderr  string
 	crash   string // the beginning of a panic or a fatal error
@@ -65,17 +66,37 @@ func (e ending) report() *controlpb.ProcessExit {
 	return x
 }
 
+// foreign is the failure of a process that somebody else has ended, neither the worker nor itself; nil if that is not so.
+func (e ending) foreign() *jobpb.Failure {
+	switch {
+	case e.killed:
+	case e.exit.Signal == "SIGKILL" && e.oom:
+		return &jobpb.Failure{
+			Code: codeOutOfMemory, Kind: jobpb.FailureKind_FAILURE_USER, Stack: e.crash,
+			Message: "the task process was killed by the system for want of memory: give the worker more --memory, or the job fewer slots on it",
+		}
+	case e.exit.Signal == "SIGKILL" || e.exit.Signal == "SIGTERM" || e.exit.Signal == "SIGINT":
+		return &jobpb.Failure{
+			Code: codeKilled, Kind: jobpb.FailureKind_FAILURE_LOSS, Stack: e.crash,
+			Message: "the task process was killed from outside by " + e.exit.Signal,
+		}
+	}
+	return nil
+}
+
 // diagnose explains an end that nobody ordered.
 func (e ending) diagnose() *jobpb.Failure {
+	if f := e.foreign(); f != nil {
+		return f
+	}
+	if e.silent != nil {
+		return e.silent
+	}
 	f := &jobpb.Failure{Code: codeCrashed, Kind: jobpb.FailureKind_FAILURE_USER, Stack: e.crash}
 	cause, _, _ := strings.Cut(e.crash, "\n")
 	switch {
-	case e.exit.Signal == "SIGKILL" && e.oom:
-		f.Code = codeOutOfMemory
-		f.Message = "the task process was killed by the system for want of memory: give the worker more --memory, or the job fewer slots on it"
-	case e.exit.Signal == "SIGKILL" || e.exit.Signal == "SIGTERM" || e.exit.Signal == "SIGINT":
-		f.Code, f.Kind = codeKilled, jobpb.FailureKind_FAILURE_LOSS
-		f.Message = "the task process was killed from outside by " + e.exit.Signal
+	case e.killed:
+		f.Message = "the task process closed its link to the worker, did not end and was killed: only the runtime may use its inherited descriptors"
 	case cause != "":
 		f.Message = "the task process crashed: " + cause
 	case e.exit.Signal != "":

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,11 @@ import (
 )
 
 // linkError is a process that the agent cannot work with, with the code for the user.
-type linkError struct{ code, text string }
+type linkError struct {
+	code, text string
+	gone       bool // the process has left the link: its end, if that is why, may tell another story
+	late       bool // it has not spoken in time
+}
 
 func (e *linkError) Error() string { return e.text }
 
@@ -28,6 +33,27 @@ func linkFailure(err error) *jobpb.Failure {
 	return f
 }
 
+// gone reports whether err says that the other end of a link is no more.
+func gone(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// lastBreath is how long the end of a process is waited for that has left its link.
+const lastBreath = time.Second
+
+// dying reports whether a process ends by itself that has left its link: it may have been killed, which is not its fault.
+func dying(ctx context.Context, child *spawn.Child) bool {
+	timer := time.NewTimer(lastBreath)
+	defer timer.Stop()
+	select {
+	case <-child.Exited():
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
 // greet waits for the Hello of a started process and checks its protocol.
 func (a *agent) greet(child *spawn.Child) (*taskpb.Hello, error) {
 	if err := child.Link.SetReceiveDeadline(time.Now().Add(a.cfg.HelloTimeout)); err != nil {
@@ -36,9 +62,13 @@ func (a *agent) greet(child *spawn.Child) (*taskpb.Hello, error) {
 	var m taskpb.TaskMessage
 	switch err := child.Link.Receive(&m); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, noJob(fmt.Sprintf("it did not introduce itself within %s", a.cfg.HelloTimeout))
-	case errors.Is(err, io.EOF):
-		return nil, noJob("it ended, or closed its link, without introducing itself")
+		late := noJob(fmt.Sprintf("it did not introduce itself within %s", a.cfg.HelloTimeout))
+		late.late = true
+		return nil, late
+	case gone(err):
+		silent := noJob("it ended, or closed its link, without introducing itself")
+		silent.gone = true
+		return nil, silent
 	case err != nil:
 		return nil, noJob(err.Error())
 	}

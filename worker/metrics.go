@@ -117,7 +117,9 @@ func (c *collector) processes(emit func(metric, float64, ...string)) {
 	resident := gauge("task_process_resident_bytes", "Memory of the task processes of a job, from the system's view.", "job")
 	heap := gauge("task_process_heap_bytes", "Memory of the task processes of a job, from the collector's view.", "job")
 	slots := gauge("task_process_slots", "Slots that the task processes of a job hold here.", "job")
-	type sum struct{ resident, heap, slots float64 }
+	network := gauge("task_process_network_bytes", "Network memory of the task processes of a job here: reserved for edges, and all there is.", "job", "kind")
+	spilling := gauge("task_process_spill_files", "Open spill files of the task processes of a job here.", "job")
+	type sum struct{ resident, heap, slots, reserved, limit, spilling float64 }
 	jobs := map[string]*sum{}
 	chains := map[chainKey]*taskpb.Counters{}
 	for _, p := range c.agent.table.list() {
@@ -135,6 +137,9 @@ func (c *collector) processes(emit func(metric, float64, ...string)) {
 		}
 		job.resident += float64(sample.ResidentBytes)
 		job.heap += float64(sample.HeapBytes)
+		job.reserved += float64(sample.NetworkBytes)
+		job.limit += float64(sample.NetworkLimitBytes)
+		job.spilling += float64(sample.SpillFiles)
 		for _, s := range sample.Counters {
 			if int(s.Chain) < len(names) {
 				addCounters(chains, chainKey{p.key.job, names[s.Chain].Name}, s)
@@ -145,6 +150,9 @@ func (c *collector) processes(emit func(metric, float64, ...string)) {
 		emit(resident, s.resident, name)
 		emit(heap, s.heap, name)
 		emit(slots, s.slots, name)
+		emit(network, s.reserved, name, "reserved")
+		emit(network, s.limit, name, "limit")
+		emit(spilling, s.spilling, name)
 	}
 	emitChains(emit, chains)
 }
@@ -172,6 +180,11 @@ func addCounters(chains map[chainKey]*taskpb.Counters, key chainKey, s *taskpb.C
 	sum.StateBytes += s.StateBytes
 	sum.Replayed += s.Replayed
 	sum.SpilledBytes += s.SpilledBytes
+	sum.SpilledRecords += s.SpilledRecords
+	sum.SpillFiles += s.SpillFiles
+	sum.SpillDepth = max(sum.SpillDepth, s.SpillDepth)
+	sum.StoredBytes += s.StoredBytes
+	sum.RereadBytes += s.RereadBytes
 }
 
 func emitChains(emit func(metric, float64, ...string), chains map[chainKey]*taskpb.Counters) {
@@ -181,6 +194,9 @@ func emitChains(emit func(metric, float64, ...string), chains map[chainKey]*task
 	bytesIn, bytesOut := family("bytes_in_total", "Encoded bytes received."), family("bytes_out_total", "Encoded bytes sent.")
 	late, skipped := family("late_records_total", "Records dropped as late."), family("errors_skipped_total", "Records dropped by their error policy.")
 	replayed, spilled := family("replayed_records_total", "Records processed again."), family("spilled_bytes_total", "Bytes moved from memory to disk.")
+	spilledRecords, files := family("spilled_records_total", "Records moved from memory to disk."), family("spill_files_total", "Spill files made.")
+	depth := gauge("chain_spill_depth", "Deepest level of recursive partitions or merge passes.", "job", "chain")
+	stored, reread := family("stored_bytes_total", "Bytes written into stored results."), family("stored_read_bytes_total", "Bytes read from stored results.")
 	spent := counter("chain_time_seconds_total", "Time of the subtasks here, by what it was spent on.", "job", "chain", "kind")
 	state := gauge("chain_state_bytes", "Size of the keyed state.", "job", "chain")
 	watermark := gauge("chain_watermark_seconds", "Lowest watermark of the subtasks here, in Unix time.", "job", "chain")
@@ -193,6 +209,11 @@ func emitChains(emit func(metric, float64, ...string), chains map[chainKey]*task
 		emit(skipped, float64(s.ErrorsSkipped), k.job, k.chain)
 		emit(replayed, float64(s.Replayed), k.job, k.chain)
 		emit(spilled, float64(s.SpilledBytes), k.job, k.chain)
+		emit(spilledRecords, float64(s.SpilledRecords), k.job, k.chain)
+		emit(files, float64(s.SpillFiles), k.job, k.chain)
+		emit(depth, float64(s.SpillDepth), k.job, k.chain)
+		emit(stored, float64(s.StoredBytes), k.job, k.chain)
+		emit(reread, float64(s.RereadBytes), k.job, k.chain)
 		emit(spent, float64(s.BusyUs)*microsecond, k.job, k.chain, "busy")
 		emit(spent, float64(s.IdleUs)*microsecond, k.job, k.chain, "idle")
 		emit(spent, float64(s.BackpressuredUs)*microsecond, k.job, k.chain, "backpressured")

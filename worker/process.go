@@ -47,6 +47,7 @@ type taskProcess struct {
 		facts
 		order   order          // the first one stands
 		failure *jobpb.Failure // the first one stands
+		silent  *jobpb.Failure
 		killed  bool
 	}
 }
@@ -169,7 +170,7 @@ func (p *taskProcess) run(ctx context.Context) error {
 	e := p.live(ctx)
 	p.mu.Lock()
 	p.mu.phase, p.mu.conns, p.mu.sample = phaseEnded, nil, nil
-	e.order, e.failure, e.killed = p.mu.order, p.mu.failure, p.mu.killed
+	e.order, e.failure, e.silent, e.killed = p.mu.order, p.mu.failure, p.mu.silent, p.mu.killed
 	epoch, unfinished := p.mu.jobEpoch, p.mu.unfinished(p.key.job)
 	p.mu.Unlock()
 	p.agent.results.Abandon(unfinished)
@@ -371,6 +372,12 @@ func (p *taskProcess) send(ctx context.Context, child *spawn.Child, ready <-chan
 // receive hears the process out. A process that does not speak the protocol is killed.
 func (p *taskProcess) receive(ctx context.Context, child *spawn.Child, ready chan<- struct{}) {
 	hello, err := p.agent.greet(child)
+	if link := (*linkError)(nil); errors.As(err, &link) && link.gone && dying(ctx, child) {
+		p.mu.Lock()
+		p.mu.silent = linkFailure(err)
+		p.mu.Unlock()
+		return
+	}
 	if err != nil {
 		p.refuse(child, err)
 		return
@@ -402,9 +409,14 @@ func (p *taskProcess) receive(ctx context.Context, child *spawn.Child, ready cha
 	}
 }
 
-// refuse ends a process that is no job, or none that this agent can talk to.
+// refuse ends a process that is no job, or none that this agent can talk to. One that is only late may be better off
+// another time: when the job was planned, its binary has spoken, so perhaps it is the machine that is slow.
 func (p *taskProcess) refuse(child *spawn.Child, err error) {
-	p.fail(linkFailure(err))
+	f := linkFailure(err)
+	if link := (*linkError)(nil); errors.As(err, &link) && link.late {
+		f.Kind = jobpb.FailureKind_FAILURE_USER
+	}
+	p.fail(f)
 	child.Kill()
 }
 
@@ -436,6 +448,9 @@ func (p *taskProcess) updated(ctx context.Context, u *taskpb.SubtaskUpdate) erro
 	if u.Failure != nil {
 		u.Failure = u.Failure.Bounded()
 		u.Failure.Worker = p.agent.id.ID
+		if len(u.Failure.Lost) > 0 { // perhaps files of this worker, which it has read by itself
+			p.agent.results.Suspect(p.key.job)
+		}
 	}
 	if len(u.Partitions) > 0 { // known here before any reader can have heard of it
 		p.mu.Lock()

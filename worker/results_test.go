@@ -106,6 +106,36 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
+// A reader finds one result gone; the leader is told of every one, and the next inventory lacks them.
+func TestTheLeaderHearsOfEveryResultThatIsLost(t *testing.T) {
+	c := newCoordinator(t)
+	cfg := testConfig(t, c)
+	w := startWorker(t, cfg)
+	s := c.session()
+	names := storeByJob(t, c, s, cfg)
+	for _, n := range names {
+		if err := os.Remove(filepath.Join(cfg.DataDir, resultsName, n.Path()+".data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := readTiny(t, w.addresses, names[1]); !errors.Is(err, stored.ErrLost) {
+		t.Fatalf("what is gone was read: %v", err)
+	}
+	lost := await(s, "message of lost results", func(m *controlpb.WorkerMessage) (*controlpb.PartitionInventory, bool) {
+		return m.GetLost(), m.GetLost() != nil
+	})
+	if lost.Job != "job-1" || len(lost.Partitions) != 2 || lost.Partitions[0].Producer != 0 || lost.Partitions[1].Producer != 1 {
+		t.Errorf("lost are %v", lost)
+	}
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	startWorker(t, cfg)
+	if r := c.session().register; len(r.Partitions) != 0 {
+		t.Errorf("the worker reports %v", r.Partitions)
+	}
+}
+
 func TestResultsOutliveTheAgentUntilTheLeaderNamesThem(t *testing.T) {
 	c := newCoordinator(t)
 	cfg := testConfig(t, c)

@@ -328,6 +328,8 @@ func (s *session) speak(ctx context.Context) error {
 			m = &controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Report{Report: r}}
 		case d := <-a.drains:
 			m = &controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Draining{Draining: d}}
+		case lost := <-a.results.Lost():
+			m = &controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Lost{Lost: lost}}
 		case <-ctx.Done():
 			return nil
 		}

@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/sluiceio/sluice/internal/failpoint"
+	"github.com/sluiceio/sluice/internal/wire"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -297,6 +300,12 @@ func TestReadinessFollowsTheSession(t *testing.T) {
 	if code, body := get("/readyz"); code != http.StatusOK {
 		t.Errorf("ready while registered: %d %s", code, body)
 	}
+	probe := healthProbe(t, w.addresses.Control)
+	for begun := time.Now(); probe() != healthpb.HealthCheckResponse_SERVING; {
+		if time.Since(begun) > limit {
+			t.Fatal("not serving while registered")
+		}
+	}
 	_, metrics := get("/metrics")
 	for _, want := range []string{"sluice_worker_registered 1", "sluice_worker_slots_offered 4", "sluice_worker_term 1", "go_goroutines"} {
 		if !strings.Contains(metrics, want) {
@@ -312,6 +321,29 @@ func TestReadinessFollowsTheSession(t *testing.T) {
 	}
 	if code, _ := get("/healthz"); code != http.StatusOK {
 		t.Errorf("healthy without a leader: %d", code)
+	}
+	for probe() != healthpb.HealthCheckResponse_NOT_SERVING {
+		if time.Now().After(deadline) {
+			t.Fatal("serving without a leader")
+		}
+	}
+}
+
+// healthProbe asks the control port as a probe does that knows nothing of workers.
+func healthProbe(t *testing.T, addr string) func() healthpb.HealthCheckResponse_ServingStatus {
+	t.Helper()
+	conn, err := wire.Policy{}.Client(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return func() healthpb.HealthCheckResponse_ServingStatus {
+		t.Helper()
+		got, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: controlpb.Agent_ServiceDesc.ServiceName})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Status
 	}
 }
 

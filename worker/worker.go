@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sluiceio/sluice/internal/pipe"
+	"github.com/sluiceio/sluice/internal/probe"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -41,6 +42,7 @@ type agent struct {
 	builds     *builds
 	counters   *counters
 	oom        *spawn.OOMWatch
+	probes     *probe.Probes
 
 	requests chan *controlpb.Report   // questions of task processes, for the session
 	drains   chan *controlpb.Draining // at most one
@@ -108,6 +110,7 @@ func newAgent(ctx context.Context, c Config) (*agent, error) {
 		cfg: c, id: id, log: c.Log.Named("worker").With("worker", id.ID),
 		outbox: outbox.New(outboxBytes), table: newTable(), starter: spawn.NewStarter(),
 		connection: newConnection(c), finder: newFinder(c.Join), counters: newCounters(), oom: spawn.NewOOMWatch(),
+		probes:   probe.New(controlpb.Agent_ServiceDesc.ServiceName),
 		requests: make(chan *controlpb.Report, requestQueue), drains: make(chan *controlpb.Draining, 1),
 	}
 	archive, old, err := openArchive(ctx, c)
@@ -184,12 +187,14 @@ func (a *agent) run(ctx context.Context, p ports) error {
 	house.Go("data port", a.dataPort(p.data, own).Run)
 	house.Go("results", func(ctx context.Context) error { return a.results.Serve(ctx, own) })
 	house.Go("deletions", a.results.Delete)
+	house.Go("audit", a.results.Audit)
 	house.Go("control port", func(ctx context.Context) error { return a.serveControl(ctx, p.control) })
 	if p.http != nil {
 		house.Go("http port", func(ctx context.Context) error { return a.serveHTTP(ctx, p.http) })
 	}
 	control.Go("sessions", a.sessions)
 	control.Go("orphans", a.watchOrphans)
+	control.Go("health", a.keepHealth)
 	a.log.Info("worker started", "incarnation", a.id.Incarnation, "slots", a.cfg.Slots, "memory", a.cfg.Memory,
 		"control", a.addresses.Control, "data", a.addresses.Data, "pid", os.Getpid())
 
@@ -294,7 +299,26 @@ func (a *agent) dataPort(l net.Listener, own *pipe.Own) *pipe.Port {
 func (a *agent) serveControl(ctx context.Context, l net.Listener) error {
 	server := a.cfg.Policy.Server(grpc.WaitForHandlers(true))
 	controlpb.RegisterAgentServer(server, &agentService{archive: a.archive, worker: a.id.ID})
+	a.probes.Register(server)
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()
 	return server.Serve(l)
+}
+
+// keepHealth says by the health service whether a leader holds a session with this worker, until ctx is done.
+func (a *agent) keepHealth(ctx context.Context) error {
+	defer a.probes.Stop()
+	for {
+		open, _, changed := a.connection.registered()
+		if open {
+			a.probes.Ready()
+		} else {
+			a.probes.Unready()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }

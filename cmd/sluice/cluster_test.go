@@ -72,7 +72,7 @@ func newUser(t *testing.T) *user {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	data := filepath.Join(u.dir, "data")
-	u.want(ops.ExitOK, "dev", "--detach", "--workers", "2", "--slots", "2", "--data-dir", data)
+	u.want(ops.ExitOK, "dev", "--detach", "--workers", "2", "--slots", "2", "--ports", "free", "--data-dir", data)
 	t.Cleanup(func() {
 		stop := exec.Command(u.binary, "dev", "stop", "--data-dir", data) // the test's context has ended
 		if out, err := stop.CombinedOutput(); err != nil {
@@ -160,7 +160,7 @@ func (u *user) finishes() {
 		t.Errorf("events %s", events)
 	}
 	u.want(ops.ExitOK, "logs", "count-1")
-	if plan := u.want(ops.ExitOK, "plan", "count-1").out; !strings.Contains(plan, "<- records") {
+	if plan := u.want(ops.ExitOK, "plan", "count-1").out; !strings.Contains(plan, "← records") {
 		t.Errorf("plan %s", plan)
 	}
 	u.want(ops.ExitOK, "wait", "count-1")

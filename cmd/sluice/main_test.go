@@ -42,7 +42,7 @@ func (c *coordinators) Wait(_ context.Context, r *apipb.WaitRequest) (*apipb.Sta
 }
 
 func (c *coordinators) Status(_ context.Context, r *apipb.StatusRequest) (*apipb.StatusResponse, error) {
-	return nil, apipb.NewError(codes.NotFound, &apipb.ErrorDetail{Code: "E071"}, "unknown job %q", r.Job)
+	return nil, apipb.NewError(codes.NotFound, &apipb.ErrorDetail{Code: "E102"}, "unknown job %q", r.Job)
 }
 
 func (c *coordinators) AddPeer(_ context.Context, r *apipb.AddPeerRequest) (*apipb.AddPeerResponse, error) {
@@ -172,7 +172,7 @@ func TestOutcomesOfJobsAreExitCodes(t *testing.T) {
 	}
 	x := newLine(t, &coordinators{})
 	x.want(t, ops.ExitNotFound, "status", "a-1")
-	if x.err.String() != "error E071: unknown job \"a-1\"\n" {
+	if x.err.String() != "error E102: unknown job \"a-1\"\n" {
 		t.Errorf("got %q", x.err.String())
 	}
 	x.want(t, ops.ExitOther, "peers") // the fake does not have it

@@ -159,6 +159,7 @@ func (a *app) devVerb() *cobra.Command {
 	f.Var(&memory, "memory", "memory of each worker")
 	f.StringVar(&o.DataDir, "data-dir", "", "keep everything here (default: a temporary directory, removed at the end)")
 	f.BoolVar(&detach, "detach", false, "leave it running")
+	f.StringVar((*string)(&o.Ports), "ports", string(cluster.UsualPorts), "usual, from 7420 on, as long as they are free; or free: drawn, for a cluster beside others")
 	f.StringVar(&logging.logging.Level, "log-level", "info", "of the nodes: trace, debug, info, warn or error")
 	logging.logging.Form = "text"
 	c.RunE = a.local(func(ctx context.Context, _ *ops.Session, _ []string) error {

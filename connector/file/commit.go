@@ -63,11 +63,12 @@ type committer struct {
 	self part // job, sink, subtask and epochs of the attempt that it belongs to
 	// parallelism of the sink; 1 where the committer belongs to no attempt.
 	parallelism int
+	claim       *claim
 }
 
 // Commit publishes by rename. A file that is at its final place already was published by an earlier try.
 func (c *committer) Commit(ctx context.Context, cs []connector.Committable) ([]connector.CommitResult, error) {
-	results := make([]connector.CommitResult, len(cs))
+	results, names := make([]connector.CommitResult, len(cs)), make([]string, len(cs))
 	for i, cm := range cs {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -79,6 +80,7 @@ func (c *committer) Commit(ctx context.Context, cs []connector.Committable) ([]c
 		if results[i], err = c.publish(name); err != nil {
 			return nil, err
 		}
+		names[i] = name
 	}
 	if len(cs) == 0 {
 		return results, nil
@@ -90,7 +92,7 @@ func (c *committer) Commit(ctx context.Context, cs []connector.Committable) ([]c
 	if err := c.fs.SyncDir(filepath.Join(c.dir, tmpDir)); err != nil {
 		return nil, fmt.Errorf("commit output: %w", err)
 	}
-	return results, nil
+	return results, c.claim.settled(names...)
 }
 
 func (c *committer) publish(name string) (connector.CommitResult, error) {
@@ -127,7 +129,7 @@ func (c *committer) settle(from, to string) (connector.CommitResult, error) {
 		return 0, fmt.Errorf("commit output: %w", err)
 	}
 	if !same {
-		return 0, connector.Fatal(fmt.Errorf("output %s exists with other content, written by another run under the same job id: empty the directory, or choose another one", to))
+		return 0, connector.Fatal(fmt.Errorf("output %s exists with other content, written by another run under the same job id\n  fix: empty %s, or write into another directory", to, c.dir))
 	}
 	if err := c.remove(from); err != nil {
 		return 0, fmt.Errorf("commit output: %w", err)
@@ -178,9 +180,17 @@ func (c *committer) Abort(_ context.Context, cs []connector.Committable) error {
 		if err != nil {
 			return err
 		}
-		errs = append(errs, c.remove(filepath.Join(c.dir, tmpDir, name)))
+		errs = append(errs, c.discard(name))
 	}
 	return errors.Join(errs...)
+}
+
+// discard removes output in progress.
+func (c *committer) discard(name string) error {
+	if err := c.remove(filepath.Join(c.dir, tmpDir, name)); err != nil {
+		return err
+	}
+	return c.claim.settled(name)
 }
 
 // AbortUnknown removes files in progress of this job and sink whose epochs are lower than those of the attempt, and
@@ -207,7 +217,7 @@ func (c *committer) AbortUnknown(ctx context.Context, keep []connector.Committab
 			p.subtask%c.parallelism != c.self.subtask {
 			continue
 		}
-		errs = append(errs, ctx.Err(), c.remove(filepath.Join(c.dir, tmpDir, e.Name())))
+		errs = append(errs, ctx.Err(), c.discard(e.Name()))
 	}
 	return errors.Join(errs...)
 }

@@ -21,7 +21,8 @@ import (
 // they stand in the directory .tmp below dir; all task processes of a job must see the same dir.
 //
 // Jobs with different ids may share dir. A job that finds output of its own id there at its very beginning fails: it
-// stems from another run, and together they would be neither's output.
+// stems from another run, and together they would be neither's output. What a killed run of a job has left in progress
+// that ran in one process does not hinder the next one, which removes it.
 func Text[T any](dir string, line func(dst []byte, v T) []byte) connector.Sink[T] {
 	return &sink[T]{fs: vfs.OS{}, dir: dir, line: line}
 }
@@ -30,6 +31,8 @@ type sink[T any] struct {
 	fs   vfs.FS
 	dir  string
 	line func(dst []byte, v T) []byte
+	// claim of this process; of use only to jobs that live in one.
+	claim claim
 }
 
 func (s *sink[T]) Guarantee() connector.Guarantee { return connector.ExactlyOnce }
@@ -48,7 +51,12 @@ func (s *sink[T]) OpenWriter(_ context.Context, t *connector.Task, _ [][]byte) (
 	if err := s.refuseForeign(self, max(1, t.Parallelism)); err != nil {
 		return nil, err
 	}
-	return &writer[T]{sink: s, part: self, next: 1}, nil
+	if t.Whole {
+		if err := s.claim.enter(s.fs, s.dir, self); err != nil {
+			return nil, err
+		}
+	}
+	return &writer[T]{sink: s, part: self, next: 1, claims: t.Whole}, nil
 }
 
 // partOf is what the names of an attempt's files have in common.
@@ -69,14 +77,14 @@ func (s *sink[T]) refuseForeign(self part, parallelism int) error {
 	for _, e := range entries {
 		p, ok := parse(e.Name())
 		if ok && p.job == self.job && p.sink == self.sink && p.subtask%parallelism == self.subtask {
-			return connector.Fatal(fmt.Errorf("output directory %s holds output of another run under the job id %s: empty it, or choose another one", s.dir, self.job))
+			return connector.Fatal(fmt.Errorf("output directory %s holds the output of an earlier run of job %s, which this run's would be mixed with\n  fix: empty the directory (rm -r %s), or write into another one", s.dir, self.job, s.dir))
 		}
 	}
 	return nil
 }
 
 func (s *sink[T]) OpenCommitter(_ context.Context, t *connector.Task) (connector.Committer, error) {
-	return &committer{fs: s.fs, dir: s.dir, self: partOf(t), parallelism: max(1, t.Parallelism)}, nil
+	return &committer{fs: s.fs, dir: s.dir, self: partOf(t), parallelism: max(1, t.Parallelism), claim: &s.claim}, nil
 }
 
 // writer fills one part file between two Prepares; the file's checkpoint is that of the Prepare to come.
@@ -87,6 +95,8 @@ type writer[T any] struct {
 	file vfs.File // nil: nothing written since the last Prepare
 	out  *bufio.Writer
 	row  []byte
+	// claims: it counts in the claim of its process.
+	claims bool
 }
 
 func (w *writer[T]) Write(_ context.Context, v T, _ element.Time) error {
@@ -104,8 +114,8 @@ func (w *writer[T]) open() error {
 	w.part.checkpoint = w.next
 	f, err := vfs.CreateNew(w.sink.fs, w.path())
 	if errors.Is(err, fs.ErrExist) {
-		return connector.Fatal(fmt.Errorf("output %s exists: another run under the job id %s writes there, or was killed; if so, remove %s, or choose another directory",
-			w.path(), w.part.job, filepath.Join(w.sink.dir, tmpDir)))
+		return connector.Fatal(fmt.Errorf("output %s exists: another run under the job id %s writes there, or was killed\n  fix: if it was killed remove %s, otherwise write into another directory",
+			w.path(), w.part.job, w.path()))
 	}
 	if err != nil {
 		return fmt.Errorf("output: %w", err)
@@ -138,6 +148,9 @@ func (w *writer[T]) Prepare(ctx context.Context, id element.CheckpointID) ([]con
 	if err := w.finish(); err != nil {
 		return nil, fmt.Errorf("output %s: %w", w.path(), err)
 	}
+	if w.claims {
+		w.sink.claim.keep(w.part.name())
+	}
 	return []connector.Committable{{Subtask: w.part.subtask, Checkpoint: id, Data: []byte(w.part.name())}}, nil
 }
 
@@ -157,11 +170,14 @@ func (w *writer[T]) finish() error {
 func (w *writer[T]) Snapshot(element.CheckpointID) ([]byte, error) { return nil, nil }
 
 // Close discards a file that was not prepared.
-func (w *writer[T]) Close() error {
-	if w.file == nil {
-		return nil
+func (w *writer[T]) Close() (err error) {
+	if w.file != nil {
+		err = errors.Join(w.file.Close(), w.sink.fs.Remove(w.path()))
+		w.file = nil
 	}
-	err := errors.Join(w.file.Close(), w.sink.fs.Remove(w.path()))
-	w.file = nil
+	if w.claims {
+		w.claims = false
+		err = errors.Join(err, w.sink.claim.leave())
+	}
 	return err
 }

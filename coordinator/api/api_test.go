@@ -70,6 +70,8 @@ func (s services) RegisterService(d *grpc.ServiceDesc, _ any) {
 	}
 }
 
+func (services) GetServiceInfo() map[string]grpc.ServiceInfo { return nil }
+
 func TestEveryMethodHasARoute(t *testing.T) {
 	server := newServer(t, &script{})
 	registered := services{}

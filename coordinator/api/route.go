@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/sluiceio/sluice/internal/probe"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 )
@@ -36,6 +37,17 @@ type routing struct {
 
 // routes is the table: every method of every service of a coordinator. A method that is missing here is refused.
 func routes() map[string]routing {
+	all := ownRoutes()
+	for _, name := range probe.Calls() {
+		all[name] = routing{anyone, once}
+	}
+	for _, name := range probe.Streams() {
+		all[name] = routing{anyone, streams}
+	}
+	return all
+}
+
+func ownRoutes() map[string]routing {
 	return map[string]routing{
 		apipb.Jobs_Submit_FullMethodName: {theLeader, again}, // the request id makes it so
 		apipb.Jobs_Plan_FullMethodName:   {theLeader, again},

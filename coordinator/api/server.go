@@ -8,7 +8,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/reflection"
 
+	"github.com/sluiceio/sluice/internal/probe"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/apipb"
 )
@@ -44,6 +46,7 @@ type Server struct {
 	artifacts  Artifacts
 	members    Members
 	methods    map[string]method
+	probes     *probe.Probes
 }
 
 // New makes a server over a node.
@@ -54,6 +57,7 @@ func New(cfg Config, n Node) (*Server, error) {
 	}
 	return &Server{
 		cfg: cfg, facts: n, leadership: n, workers: n, dialer: n, artifacts: n, members: n, methods: methods,
+		probes: probe.New(apipb.Jobs_ServiceDesc.ServiceName, apipb.Artifacts_ServiceDesc.ServiceName, apipb.Cluster_ServiceDesc.ServiceName),
 	}, nil
 }
 
@@ -63,11 +67,30 @@ func (s *Server) Options() []grpc.ServerOption {
 }
 
 // Register adds the services to a gRPC server made with Options.
-func (s *Server) Register(r grpc.ServiceRegistrar) {
+func (s *Server) Register(r reflection.GRPCServer) {
 	apipb.RegisterJobsServer(r, &jobsServer{Server: s})
 	apipb.RegisterArtifactsServer(r, &artifactsServer{Server: s})
 	apipb.RegisterClusterServer(r, &clusterServer{Server: s})
 	apipb.RegisterNodeServer(r, &nodeServer{Server: s})
+	s.probes.Register(r)
+}
+
+// KeepHealth says by the health service whether calls have a leader here or one to be handed to, until ctx ends.
+func (s *Server) KeepHealth(ctx context.Context) error {
+	defer s.probes.Stop()
+	for {
+		leader, changed := s.leadership.Leader()
+		if leader.Here || leader.ID != "" && leader.ID != s.cfg.ID && leader.Address != "" {
+			s.probes.Ready()
+		} else {
+			s.probes.Unready()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // readInfo says how fresh an answer from the present facts is.

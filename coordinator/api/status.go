@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/flow/graph"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -70,7 +71,16 @@ func statusOf(job *state.Job, samples []*taskpb.Counters) *apipb.StatusResponse 
 		})
 	}
 	resp.Regions = regionsOf(p, all.Regions)
-	resp.Edges = edgesOf(job)
+	resp.Edges = edgesOf(p)
+	for i, e := range p.Edges {
+		if e.Exchange == jobpb.ExchangeKind_EXCHANGE_BLOCKING {
+			r := job.Results(e.Index)
+			resp.Edges[i].Result = &apipb.ResultInfo{
+				Producers: p.Chains[e.FromChain].Parallelism, Stored: int32(r.Stored), Lost: int32(r.Lost), Released: int32(r.Released),
+				Bytes: r.Bytes, Records: r.Records,
+			}
+		}
+	}
 	return resp
 }
 
@@ -101,8 +111,12 @@ func operatorID(p *jobpb.Plan, op int32) string {
 
 func regionsOf(p *jobpb.Plan, states []*jobpb.RegionState) []*apipb.RegionInfo {
 	infos := make([]*apipb.RegionInfo, 0, len(p.Regions))
+	after := graph.After(p)
 	for i, r := range p.Regions {
 		info := &apipb.RegionInfo{Index: r.Index, InputEdges: r.InputEdges}
+		for _, a := range after[i] {
+			info.After = append(info.After, &apipb.RegionRange{First: a.First, Last: a.Last})
+		}
 		if i < len(states) {
 			info.Epoch, info.State = states[i].Epoch, states[i].Status
 		}
@@ -116,12 +130,15 @@ func regionsOf(p *jobpb.Plan, states []*jobpb.RegionState) []*apipb.RegionInfo {
 	return infos
 }
 
-// edgesOf are the edges of a planned job and what was stored for them.
-func edgesOf(job *state.Job) []*apipb.EdgeInfo {
-	p := job.Plan()
+// edgesOf are the edges of a plan.
+func edgesOf(p *jobpb.Plan) []*apipb.EdgeInfo {
 	regions := make([][]int32, len(p.Chains)) // by chain, in order
+	first := make([]int32, len(p.Chains))     // of subtask 0
 	for _, r := range p.Regions {
 		for _, span := range r.Subtasks {
+			if span.First == 0 {
+				first[span.Chain] = r.Index
+			}
 			if of := regions[span.Chain]; len(of) == 0 || of[len(of)-1] != r.Index {
 				regions[span.Chain] = append(of, r.Index)
 			}
@@ -133,16 +150,10 @@ func edgesOf(job *state.Job) []*apipb.EdgeInfo {
 			Index: e.Index, From: operatorID(p, e.FromOperator), To: operatorID(p, e.ToOperator),
 			Partitioner: e.Partitioner, Exchange: e.Exchange, Reason: e.Reason, Reproducible: e.Reproducible,
 			FromRegions: regions[e.FromChain], ToRegions: regions[e.ToChain],
+			Gated: p.Graph.Operators[e.ToOperator].Inputs[e.Input].Gated,
 		}
 		if e.Partitioner == jobpb.Partitioner_PARTITIONER_GLOBAL { // nobody else reads it
-			info.ToRegions = []int32{job.Subtask(e.ToChain, 0).Region}
-		}
-		if e.Exchange == jobpb.ExchangeKind_EXCHANGE_BLOCKING {
-			r := job.Results(e.Index)
-			info.Result = &apipb.ResultInfo{
-				Producers: p.Chains[e.FromChain].Parallelism, Stored: int32(r.Stored), Lost: int32(r.Lost), Released: int32(r.Released),
-				Bytes: r.Bytes, Records: r.Records,
-			}
+			info.ToRegions = []int32{first[e.ToChain]}
 		}
 		infos = append(infos, info)
 	}

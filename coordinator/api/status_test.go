@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/plan"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -71,7 +72,7 @@ func TestAStatusShowsRegionsEdgesAndResults(t *testing.T) {
 		grant.Assignments = append(grant.Assignments, &commandpb.Assignment{Chain: x.Chain, Index: x.Index, Worker: "w", Incarnation: 1})
 	}
 	apply(&commandpb.Command{Command: &commandpb.Command_ScheduleRegions{ScheduleRegions: grant}})
-	counters := &jobpb.Counters{Attempt: 1, SpilledBytes: 1, StoredBytes: 2, RereadBytes: 3, SpilledRecords: 4, SpillDepth: 5}
+	counters := &jobpb.Counters{Attempt: 1, SpilledBytes: 1, StoredBytes: 2, RereadBytes: 3, SpilledRecords: 4, SpillDepth: 5, SpillFiles: 6}
 	stores := func(edge int32) []*jobpb.Partition {
 		return []*jobpb.Partition{{Edge: edge, State: jobpb.PartitionState_PARTITION_STORED, Bytes: 100, Records: 7, Digest: make([]byte, 32), RegionEpoch: 1, Attempt: 1}}
 	}
@@ -98,13 +99,24 @@ func TestAStatusShowsRegionsEdgesAndResults(t *testing.T) {
 	}
 	var regions []string
 	for _, r := range got.Regions {
-		regions = append(regions, fmt.Sprint(r.Index, " ", r.State, " ", r.Subtasks, " reads ", r.InputEdges))
+		regions = append(regions, fmt.Sprint(r.Index, " ", r.State, " ", r.Subtasks, " reads ", r.InputEdges, " after ", r.After))
 	}
-	if want := "0 REGION_FINISHED [in[0]] reads []"; regions[0] != want {
+	if want := "0 REGION_FINISHED [in[0]] reads [] after []"; regions[0] != want {
 		t.Errorf("%s, want %s", regions[0], want)
 	}
-	if want := "4 REGION_SCHEDULED [top[0] top[1] out[0]] reads [1]"; regions[4] != want {
+	if want := "4 REGION_SCHEDULED [top[0] top[1] out[0]] reads [1] after [first:2 last:3]"; strings.ReplaceAll(regions[4], "  ", " ") != want {
 		t.Errorf("%s, want %s", regions[4], want)
+	}
+	planned := explained(&apipb.PlanResponse{Plan: p})
+	for i, e := range planned.Edges { // the same as those of the job, before anything has run
+		like := proto.CloneOf(got.Edges[i])
+		like.Result = nil
+		if !proto.Equal(e, like) {
+			t.Errorf("edge %d of the plan: %v, of the job %v", i, e, like)
+		}
+	}
+	if len(planned.Regions) != len(got.Regions) || !proto.Equal(planned.Regions[4].After[0], got.Regions[4].After[0]) {
+		t.Errorf("regions of the plan: %v", planned.Regions)
 	}
 	if c := got.Subtasks[0].Counters; !proto.Equal(c, counters) {
 		t.Errorf("counters %v", c)

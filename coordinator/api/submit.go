@@ -105,7 +105,7 @@ func (s *jobsServer) Plan(ctx context.Context, req *apipb.PlanRequest) (*apipb.P
 				Code: CodeWrongStatus, Where: id, Retryable: !state.Terminal(job.Status()),
 			}, "job %s has no plan: it is %s", id, state.StatusName(job.Status()))
 		}
-		return &apipb.PlanResponse{Plan: job.Plan()}, nil
+		return explained(&apipb.PlanResponse{Plan: job.Plan()}), nil
 	}
 	spec := req.GetSpec()
 	if err := runnable(facts, spec); err != nil {
@@ -130,6 +130,13 @@ func (s *jobsServer) planned(facts *state.View, spec *jobpb.JobSpec, result *con
 	resp := &apipb.PlanResponse{Plan: p, Output: built.Output}
 	if p == nil {
 		resp.Errors = diagnostics
+		return resp
 	}
+	return explained(resp)
+}
+
+// explained adds what the plan means for its execution.
+func explained(resp *apipb.PlanResponse) *apipb.PlanResponse {
+	resp.Edges, resp.Regions = edgesOf(resp.Plan), regionsOf(resp.Plan, nil)
 	return resp
 }

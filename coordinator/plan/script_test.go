@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +59,7 @@ func answer(t *testing.T, g *jobpb.Graph, o Options) string {
 	if err := p.Validate(); err != nil {
 		t.Fatal(err)
 	}
+	waitsForWhatItReads(t, p)
 	p.Fingerprint = "…"
 	text := graph.Text(p)
 	for _, flag := range []struct {
@@ -79,6 +81,72 @@ func answer(t *testing.T, g *jobpb.Graph, o Options) string {
 		}
 	}
 	return text
+}
+
+// waitsForWhatItReads looks at every pair of subtasks, which the product never does.
+func waitsForWhatItReads(t *testing.T, p *jobpb.Plan) {
+	t.Helper()
+	region := make([]map[int32]int32, len(p.Chains))
+	for c := range region {
+		region[c] = map[int32]int32{}
+	}
+	for _, r := range p.Regions {
+		for _, s := range r.Subtasks {
+			for k := range s.Count {
+				region[s.Chain][s.First+k] = r.Index
+			}
+		}
+	}
+	want := make([]map[int32]bool, len(p.Regions))
+	for i := range want {
+		want[i] = map[int32]bool{}
+	}
+	for _, e := range p.Edges {
+		if e.Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING {
+			continue
+		}
+		for i := range p.Chains[e.ToChain].Parallelism {
+			first, n := graph.Producers(e.Partitioner, p.Chains[e.FromChain].Parallelism, p.Chains[e.ToChain].Parallelism, i)
+			for k := range n {
+				if maker, reader := region[e.FromChain][first+k], region[e.ToChain][i]; maker != reader {
+					want[reader][maker] = true
+				}
+			}
+		}
+	}
+	for i, ranges := range graph.After(p) {
+		got := map[int32]bool{}
+		for _, r := range ranges {
+			for n := r.First; n <= r.Last; n++ {
+				got[n] = true
+			}
+		}
+		if !maps.Equal(got, want[i]) {
+			t.Errorf("region %d waits for %v, reads of %v", i, ranges, slices.Sorted(maps.Keys(want[i])))
+		}
+	}
+}
+
+// TestAWidePlanIsExplainedWithoutItsPairs: of ten thousand readers each reads ten thousand results.
+func TestAWidePlanIsExplainedWithoutItsPairs(t *testing.T) {
+	const n = 10_000
+	p, ds := Make(&jobpb.Graph{Name: "wide", Operators: []*jobpb.Operator{
+		{Id: "in", Kind: "source", Bounded: true},
+		{Id: "out", Kind: "sink", Bounded: true, Inputs: []*jobpb.Input{{Partitioner: jobpb.Partitioner_PARTITIONER_REBALANCE}}},
+	}}, Options{DefaultParallelism: n})
+	if p == nil {
+		t.Fatal(ds)
+	}
+	ranges := 0
+	for _, of := range graph.After(p) {
+		ranges += len(of)
+	}
+	if ranges != n {
+		t.Errorf("%d ranges, want one for each reader", ranges)
+	}
+	if want := fmt.Sprintf("in of 0–%d; after 0–%d", n-1, n-1); !strings.Contains(graph.Text(p), want) {
+		t.Errorf("the plan does not say %q", want)
+	}
 }
 
 func parse(t *testing.T, d *datadriven.TestData) *jobpb.Graph {

@@ -113,44 +113,30 @@ func (s *Plan) Writes(chain int32) bool { return s.writes[chain] }
 func (s *Plan) Gated(chain int32) bool { return s.gated[chain] }
 
 // MayRun reports whether an attempt should be deployed now. A lazy job holds back the consumer of a PIPELINED edge until
-// one of its producers has produced something. It also has to wait until all of its producers may run, since it would
-// give up dialling them after a while. A region with a gate never waits: its sources produce only when all is loaded.
+// one of its producers, whichever, has produced something; the others may be held back still. To wait for them too would
+// be wrong: one of them may produce only when what this one does not consume has made room, or never.
+// A region with a gate never waits: its sources produce only when all is loaded.
 func (s *Plan) MayRun(facts *state.Job, counts *tally.Tally, t *jobpb.Subtask) bool {
 	if s.Mode != Lazy || len(s.in[t.Chain]) == 0 || s.Gates != nil && s.Gates[t.Region].Loads > 0 {
 		return true
 	}
-	woken, fed := false, false
+	fed := false
 	for _, e := range s.in[t.Chain] {
 		from := facts.Layout().Producers(e.Index, t.Index)
 		fed = fed || from.Count > 0
 		if !facts.Layout().Near(e.Index) {
-			woken = woken || from.Count > 0 && counts.Producing(e.FromChain) > 0
-			if from.Count > 0 && !s.chainRuns(counts, e.FromChain) {
-				return false
+			if from.Count > 0 && counts.Producing(e.FromChain) > 0 {
+				return true
 			}
 			continue
 		}
 		for i := range from.Count {
-			p := facts.At(int(from.First + i))
-			woken = woken || tally.Produces(p)
-			if !s.MayRun(facts, counts, p) {
-				return false
+			if tally.Produces(facts.At(int(from.First + i))) {
+				return true
 			}
 		}
 	}
-	return woken || !fed
-}
-
-// chainRuns reports whether subtasks of a chain may run whose consumers read from all of them.
-func (s *Plan) chainRuns(counts *tally.Tally, chain int32) bool {
-	woken := len(s.in[chain]) == 0
-	for _, e := range s.in[chain] {
-		woken = woken || counts.Producing(e.FromChain) > 0
-		if !s.chainRuns(counts, e.FromChain) {
-			return false
-		}
-	}
-	return woken
+	return !fed
 }
 
 // Near are the positions of the few consumers that a subtask has over PIPELINED edges. What everybody reads is not among

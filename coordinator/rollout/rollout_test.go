@@ -137,12 +137,25 @@ func TestLazyJobsHoldBackEachLaneForItself(t *testing.T) {
 	if got := New(facts.Layout()).Near(facts, facts.Subtask(0, 1)); !slices.Equal(got, []int32{4, 5}) {
 		t.Errorf("consumers of 0[1] at positions %v", got)
 	}
-	// b would give up dialling a[1], which is held back itself.
-	c = newCluster(t, "lazy", op("in", true, 1), op("in2", true, 1), op("a", true, 1, in(0, hash, pipelined)),
+}
+
+// Whoever waited for all producers would wait for ever: for one that never has anything, or for one that reads what is
+// complete only when the consumer has made room.
+func TestALazyConsumerDoesNotWaitForProducersThatAreHeldBack(t *testing.T) {
+	produced := func(u *taskpb.SubtaskUpdate) { u.Produced = true }
+	c := newCluster(t, "lazy", op("in", true, 1), op("in2", true, 1), op("a", true, 1, in(0, hash, pipelined)),
 		op("b", true, 1, in(2, hash, pipelined), in(1, hash, pipelined)))
-	c.report(1, 0, func(u *taskpb.SubtaskUpdate) { u.Produced = true })
-	if got, want := c.running(), []string{"0[0]", "1[0]"}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	c.report(1, 0, produced)
+	if got, want := c.running(), []string{"0[0]", "1[0]", "3[0]"}; !slices.Equal(got, want) {
+		t.Errorf("a source that has nothing yet: %v, want %v", got, want)
+	}
+	// in is read as it comes and, by way of stored, as a whole: until in has ended, whole has nothing for both.
+	c = newCluster(t, "lazy", op("in", true, 1), op("direct", true, 1, in(0, hash, pipelined)), op("stored", true, 1, in(0, hash, blocking)),
+		op("whole", true, 1, in(2, hash, pipelined)), op("both", true, 1, in(1, hash, pipelined), in(3, hash, pipelined)))
+	c.report(0, 0, produced)
+	c.report(1, 0, produced)
+	if got, want := c.running(), []string{"0[0]", "1[0]", "2[0]", "4[0]"}; !slices.Equal(got, want) {
+		t.Errorf("a producer behind a stored result: %v, want %v", got, want)
 	}
 }
 

@@ -45,6 +45,7 @@ type agent struct {
 	counting    bool // enumerators do not come to their end
 	down        bool // nothing answers on its data port
 	disk        map[fileKey]*file
+	vanished    []*file // that disappeared from the disk, and the agent has not noticed
 }
 
 // fileKey names a stored result: attempts of a subtask are never numbered twice.
@@ -56,6 +57,7 @@ type fileKey struct {
 
 // file is a stored result in an agent's data directory.
 type file struct {
+	job  string // of one that is gone
 	name *taskpb.PartitionName
 	bad  bool // its checksums are wrong
 }
@@ -353,12 +355,52 @@ func (a *agent) readResult(t *attempt, r result) bool {
 	}), f == nil && r.attempt == 0:
 		return false // not yet
 	case f == nil:
-		return fail("E120", "the stored result is missing", ref)
+		holder.audit(t.p.job)
+		return fail("E120", "the stored result is missing", append(a.goneToo(t), ref)...)
 	case f.bad:
-		return fail("E121", "the stored result is corrupt", ref)
+		return fail("E121", "the stored result is corrupt", append(a.goneToo(t), ref)...)
 	}
 	t.results = append(t.results, r)
 	return true
+}
+
+// lose deletes a stored result behind the agent's back.
+func (a *agent) lose(k fileKey) {
+	a.vanished = append(a.vanished, a.disk[k])
+	a.vanished[len(a.vanished)-1].job = k.job
+	delete(a.disk, k)
+}
+
+// audit tells of everything of a job that has disappeared.
+func (a *agent) audit(job string) {
+	inv := &controlpb.PartitionInventory{Job: job}
+	for _, f := range a.vanished {
+		if f.job == job {
+			inv.Partitions = append(inv.Partitions, f.name)
+		}
+	}
+	a.vanished = slices.DeleteFunc(a.vanished, func(f *file) bool { return f.job == job })
+	if len(inv.Partitions) > 0 && a.connected && a.welcomed {
+		a.s.step(Missing{Worker: a.id, Incarnation: a.incarnation, Results: inv})
+	}
+}
+
+// goneToo are the results behind the next one that an attempt will find missing: it asks for them when it has lost that one.
+func (a *agent) goneToo(t *attempt) (refs []*jobpb.PartitionRef) {
+	read := t.results
+	defer func() { t.results = read }()
+	t.results = append(slices.Clone(read), *a.unread(t))
+	for r := a.unread(t); r != nil; r = a.unread(t) {
+		edge := t.p.plan.Edges[r.edge]
+		loc := t.locations[[2]int32{edge.FromChain, r.producer}]
+		holder := a.s.workers[loc.Worker]
+		stored := slices.ContainsFunc(loc.Partitions, func(p *jobpb.Partition) bool { return p.Edge == r.edge })
+		if stored && holder != nil && !holder.down && !holder.frozen && holder.disk[fileKey{t.p.job, r.edge, r.producer, r.attempt}] == nil {
+			refs = append(refs, &jobpb.PartitionRef{Edge: r.edge, Producer: r.producer, Attempt: r.attempt})
+		}
+		t.results = append(t.results, *r)
+	}
+	return refs
 }
 
 func (a *agent) isSource(t *attempt) bool {

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/sluiceio/sluice/coordinator/rollout"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -123,10 +122,6 @@ func (l *Leader) sendDeployment(j *job, facts *state.Job, w *worker, positions [
 		}
 		m.Subtasks = append(m.Subtasks, s)
 		j.sent.put(facts.Size(), int(pos), sent{attempt: t.Attempt, session: w.session.serial, at: l.now})
-		if j.rollout.Mode == rollout.Lazy { // consumers that wait for this one to run
-			j.issued = append(j.issued, j.rollout.Near(facts, t)...)
-			l.mark(j)
-		}
 	}
 	m.Locations = j.where.Locations(facts, positions, func(id string) string { return l.v.Worker(id).GetDataAddress() })
 	k := processKey{j.id, m.Process}

@@ -243,7 +243,7 @@ func (l *Leader) confirm(j *job, facts *state.Job) {
 	rc := j.commit.receipt
 	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ConfirmCommits{ConfirmCommits: &commandpb.ConfirmCommits{
 		Job: j.id, JobEpoch: facts.Epoch(), Checkpoint: last,
-	}}}, &flight{done: func(state.Result) {
+	}}}, &flight{Done: func(state.Result) {
 		if j.commit.receipt == rc {
 			j.commit.receipt = nil
 		}

@@ -47,6 +47,13 @@ type Draining struct {
 	Deadline    time.Time
 }
 
+// Missing: a worker cannot read results any more that it had.
+type Missing struct {
+	Worker      string
+	Incarnation uint64
+	Results     *controlpb.PartitionInventory
+}
+
 // ProposalDone answers a Propose. Err says that it failed or that its outcome is unknown. Otherwise Result is the
 // answer; the view of the same Step, or of a later one, contains it.
 type ProposalDone struct {
@@ -67,6 +74,7 @@ func (Heartbeat) event()    {}
 func (Reported) event()     {}
 func (Built) event()        {}
 func (Draining) event()     {}
+func (Missing) event()      {}
 func (ProposalDone) event() {}
 func (Applied) event()      {}
 func (Tick) event()         {}

@@ -70,7 +70,7 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 	}
 	return l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_RestartRegions{RestartRegions: &commandpb.RestartRegions{
 		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set.Regions), Cause: cause, RestartAtUs: at, Lost: set.Lost, Reordered: set.Reordered,
-	}}}, &flight{done: func(state.Result) { j.settle = time.Time{} }})
+	}}}, &flight{Done: func(state.Result) { j.settle = time.Time{} }})
 }
 
 // strategy is the job's restart strategy.

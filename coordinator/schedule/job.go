@@ -128,11 +128,11 @@ func (l *Leader) ended(j *job) {
 	}
 	l.unwait(j)
 	delete(l.unplanned, j.id)
-	delete(l.vain, jobLane+j.id)
-	delete(l.vain, reportLane+j.id)
-	delete(l.vain, releaseLane+j.id)
+	l.lanes.Forget(jobLane + j.id)
+	l.lanes.Forget(reportLane + j.id)
+	l.lanes.Forget(releaseLane + j.id)
 	for operator := range j.sources { // any order: entries of a map
-		delete(l.vain, splitKey(j, operator))
+		l.lanes.Forget(splitKey(j, operator))
 	}
 	delete(l.jobs, j.id)
 	delete(l.dirty, j.id)
@@ -241,10 +241,10 @@ func (l *Leader) proposeJob(j *job, c *commandpb.Command, f *flight) bool {
 		j.scan = true
 		return false
 	}
-	f.job = j.id
-	then := f.done
-	f.done = func(r state.Result) {
-		j.scan = j.scan || !f.calm || r.Status != state.Applied
+	f.Job = j.id
+	then := f.Done
+	f.Done = func(r state.Result) {
+		j.scan = j.scan || !f.Calm || r.Status != state.Applied
 		if then != nil {
 			then(r)
 		}
@@ -269,7 +269,7 @@ func (l *Leader) forget() {
 		}
 	}
 	l.propose(forgetLane, &commandpb.Command{Command: &commandpb.Command_ForgetJobs{ForgetJobs: &commandpb.ForgetJobs{Jobs: ids}}}, &flight{
-		done: func(r state.Result) {
+		Done: func(r state.Result) {
 			if r.Status == state.Applied {
 				l.terminal -= len(ids) - r.Dropped
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluiceio/sluice/coordinator/lane"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -34,14 +35,11 @@ type Leader struct {
 	jobs      map[string]*job    // not terminal, by id
 	dirty     map[string]*job    // to be reconciled in this Step
 	on        map[string]map[string]*job
-	flights   map[string]*flight // proposals under way, by key
-	vain      map[string]int     // by key: proposals in a row that led to nothing
-	landed    []string           // keys of flights whose result is known and whose facts are not visible yet
+	lanes     *lane.Lanes // proposals under way
 	timers    timer.Queue[timerKind]
 	told      time.Time // the last WakeAt
 	unacked   map[string]*worker
-	taken     map[string]int // slots by worker that flights would take
-	waiting   []*job         // for slots, in order
+	waiting   []*job // for slots, in order
 	unplanned map[string]*job
 	allot     bool // free slots or waiting jobs may have changed
 	serial    uint64
@@ -57,7 +55,7 @@ type Leader struct {
 func New(c Config) *Leader {
 	return &Leader{
 		cfg: c, soft: map[string]*worker{}, jobs: map[string]*job{}, dirty: map[string]*job{}, on: map[string]map[string]*job{},
-		flights: map[string]*flight{}, unacked: map[string]*worker{}, unplanned: map[string]*job{}, taken: map[string]int{}, vain: map[string]int{},
+		lanes: lane.New(), unacked: map[string]*worker{}, unplanned: map[string]*job{},
 	}
 }
 
@@ -104,6 +102,11 @@ func (l *Leader) fold(e Event) {
 		if w := l.sessionOf(e.Worker, e.Incarnation); w != nil {
 			w.drain = e.Deadline
 			l.drain(w)
+		}
+	case Missing:
+		if w := l.sessionOf(e.Worker, e.Incarnation); w != nil {
+			w.heard = l.now
+			l.missed(w, e.Results)
 		}
 	case ProposalDone:
 		l.done(e)
@@ -198,97 +201,37 @@ func (l *Leader) send(w *worker, m *controlpb.CoordinatorMessage) {
 	l.out = append(l.out, Send{Worker: w.id, Incarnation: w.session.incarnation, Message: m})
 }
 
-// flight is one proposal under way.
-type flight struct {
-	job    string
-	done   func(state.Result) // the command has applied, or never will
-	failed func()             // what becomes of it is unknown
-	result state.Result
-	landed bool
-	cool   bool           // failed; the lane opens again after a pause
-	calm   bool           // if it applies, what changed in the job's records says all
-	takes  map[string]int // slots by worker that it takes if it applies
-}
-
 // busy reports whether a lane has a proposal under way.
-func (l *Leader) busy(key string) bool { return l.flights[key] != nil }
+func (l *Leader) busy(key string) bool { return l.lanes.Busy(key) }
 
 // propose puts a command on a lane, which must be free.
 func (l *Leader) propose(key string, c *commandpb.Command, f *flight) {
 	c.Version, c.TimeUs, c.Proposer = state.Version, l.now.UnixMicro(), l.cfg.Leader
-	l.flights[key] = f
-	for w, n := range f.takes {
-		l.taken[w] += n
-	}
+	l.lanes.Begin(key, f)
 	l.out = append(l.out, Propose{Key: key, Command: c})
 }
 
+type flight = lane.Flight
+
 // done notes the answer to a proposal. It takes effect when the facts contain the command.
 func (l *Leader) done(e ProposalDone) {
-	f := l.flights[e.Key]
-	if f == nil || f.landed || f.cool {
-		return
+	if pause := l.lanes.Answer(e.Key, e.Result, e.Err); pause > 0 {
+		l.timers.Set(l.now.Add(pause), timerFlight, e.Key)
 	}
-	if e.Err != nil {
-		// It may have been lost or may still come. Commands carry preconditions, so doing it again is harmless, but not in a
-		// busy loop.
-		l.giveBack(f)
-		if f.failed != nil {
-			f.failed()
-		}
-		l.vain[e.Key]++
-		l.cool(e.Key, f)
-		return
-	}
-	f.landed, f.result = true, e.Result
-	l.landed = append(l.landed, e.Key)
-}
-
-// cool keeps a lane closed for a moment, and longer each time in a row.
-func (l *Leader) cool(key string, f *flight) {
-	const first, most = 100 * time.Millisecond, 10 * time.Second
-	f.cool = true
-	l.timers.Set(l.now.Add(min(first<<min(l.vain[key], 10), most)), timerFlight, key)
-}
-
-// giveBack forgets the slots that a flight would have taken: the facts know by now whether it did.
-func (l *Leader) giveBack(f *flight) {
-	for w, n := range f.takes {
-		if l.taken[w] -= n; l.taken[w] == 0 {
-			delete(l.taken, w)
-		}
-	}
-	f.takes = nil
 }
 
 // land completes the proposals whose facts are visible.
 func (l *Leader) land() {
-	if len(l.landed) == 0 {
-		return
-	}
-	keys := l.landed
-	l.landed = nil
-	for _, k := range keys {
-		f := l.flights[k]
-		if f.result.Index > l.v.Index() {
-			l.landed = append(l.landed, k)
-			continue
-		}
-		delete(l.flights, k)
-		l.giveBack(f)
-		if f.done != nil {
-			f.done(f.result)
-		}
-		if f.result.Status != state.Applied && (strings.HasPrefix(k, jobLane) || strings.HasPrefix(k, splitLane) || strings.HasPrefix(k, releaseLane)) {
-			// The facts had moved on under the decision. The next one is made from newer facts; if it leads to nothing again, a
-			// pause keeps that from becoming a busy loop.
-			if l.vain[k]++; l.vain[k] > 1 {
-				l.flights[k] = f
-				l.cool(k, f)
+	for _, k := range l.lanes.Visible(l.v.Index()) {
+		f := l.lanes.Land(k)
+		decided := strings.HasPrefix(k, jobLane) || strings.HasPrefix(k, splitLane) || strings.HasPrefix(k, releaseLane)
+		if decided && f.Result().Status != state.Applied {
+			if pause := l.lanes.Vain(k, f); pause > 0 {
+				l.timers.Set(l.now.Add(pause), timerFlight, k)
 				continue
 			}
 		} else {
-			delete(l.vain, k)
+			l.lanes.Forget(k)
 		}
 		l.open(k, f)
 	}
@@ -297,7 +240,7 @@ func (l *Leader) land() {
 // open lets whoever waited for a lane go on.
 func (l *Leader) open(key string, f *flight) {
 	l.allot = true
-	if j := l.jobs[f.job]; j != nil {
+	if j := l.jobs[f.Job]; j != nil {
 		l.mark(j)
 	}
 	if id, ok := strings.CutPrefix(key, workerLane); ok && l.soft[id] != nil {
@@ -317,12 +260,11 @@ const (
 
 // retry opens a lane again after a failure.
 func (l *Leader) retry(key string) {
-	f := l.flights[key]
-	if f == nil || !f.cool {
+	f := l.lanes.Open(key)
+	if f == nil {
 		return
 	}
-	delete(l.flights, key)
-	if j := l.jobs[f.job]; j != nil {
+	if j := l.jobs[f.Job]; j != nil {
 		j.scan = true
 	}
 	l.open(key, f)

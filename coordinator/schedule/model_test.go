@@ -193,7 +193,7 @@ func (w *world) spoilAny(corrupt bool) {
 	if corrupt {
 		a.disk[k].bad = true
 	} else {
-		delete(a.disk, k)
+		a.lose(k)
 	}
 }
 

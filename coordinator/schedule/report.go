@@ -188,8 +188,8 @@ func (l *Leader) flushReports(j *job, facts *state.Job) {
 		return
 	}
 	l.propose(key, &commandpb.Command{Command: &commandpb.Command_UpdateSubtasks{UpdateSubtasks: c}}, &flight{
-		job: j.id,
-		done: func(r state.Result) {
+		Job: j.id,
+		Done: func(r state.Result) {
 			if r.Status == state.Refused && len(batch) > 1 {
 				// One of them cannot be taken; it must not take the others down with it.
 				j.reports, j.single = append(batch, j.reports...), true
@@ -199,7 +199,7 @@ func (l *Leader) flushReports(j *job, facts *state.Job) {
 				l.resolveAll(b.receipts)
 			}
 		},
-		failed: func() {
+		Failed: func() {
 			if l.jobs[j.id] == j {
 				j.reports = append(batch, j.reports...)
 				return

@@ -130,7 +130,7 @@ func (l *Leader) releaseResults(j *job, facts *state.Job) {
 	j.releasing = true // whatever becomes of this, look again
 	l.propose(key, &commandpb.Command{Command: &commandpb.Command_ReleasePartitions{ReleasePartitions: &commandpb.ReleasePartitions{
 		Job: j.id, JobEpoch: facts.Epoch(), Partitions: refs,
-	}}}, &flight{job: j.id})
+	}}}, &flight{Job: j.id})
 }
 
 // maxReleases bounds one ReleasePartitions.
@@ -197,6 +197,23 @@ func (l *Leader) takeResults(w *worker) {
 			l.missResults(j, facts, w, has[j.id])
 		}
 	}
+}
+
+// missed takes what a worker says of results that it had: beside those that a reader has found to be lost, others may be, of
+// which nobody would hear before they are wanted.
+func (l *Leader) missed(w *worker, inv *controlpb.PartitionInventory) {
+	j, facts := l.jobs[inv.Job], l.v.Job(inv.Job)
+	if j == nil || facts == nil || facts.Plan() == nil {
+		return
+	}
+	l.follow(j, facts)
+	for _, n := range inv.Partitions {
+		if supply.Counts(facts, w.id, n) {
+			t := facts.Subtask(facts.Plan().Edges[n.Edge].FromChain, n.Producer)
+			l.loseResult(j, t, n.Edge, n.Attempt, "worker "+w.id+" does not have it")
+		}
+	}
+	l.mark(j)
 }
 
 // missResults finds what the facts call STORED on a worker and the worker does not have.

@@ -407,6 +407,10 @@ func graphOf(kind string) (*jobpb.Graph, []*jobpb.Diagnostic) {
 		op("in", "source", true)
 		op("out", "sink", true, in(0, hash, pipelined))
 		op("in2", "source", true)
+	case "apart": // as pair, in slots of their own
+		op("in", "source", true).SlotGroup = "a"
+		op("out", "sink", true, in(0, hash, pipelined)).SlotGroup = "a"
+		op("in2", "source", true).SlotGroup = "b"
 	case "endless":
 		op("in", "source", false)
 		op("out", "sink", false, in(0, hash, pipelined))

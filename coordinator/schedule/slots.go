@@ -34,11 +34,7 @@ const lookPast = 16
 
 // queue puts a job in the queue for slots if regions of it may have some now.
 func (l *Leader) queue(j *job, facts *state.Job) {
-	if us := facts.Head().RestartAtUs; us > 0 && l.now.Before(timeOf(us)) {
-		l.wakeAt(j, timeOf(us))
-		l.unwait(j)
-		return
-	}
+	l.awaitBackOff(j, facts)
 	if !l.anyReady(j, facts) {
 		l.unwait(j)
 		return
@@ -49,6 +45,27 @@ func (l *Leader) queue(j *job, facts *state.Job) {
 		i, _ := slices.BinarySearchFunc(l.waiting, j, byAge)
 		l.waiting = slices.Insert(l.waiting, i, j)
 	}
+}
+
+// awaitBackOff has the job looked at again when the next of its regions has waited out its back-off.
+func (l *Leader) awaitBackOff(j *job, facts *state.Job) {
+	next := int64(0)
+	for r := range j.resting { // any order: the least
+		if us := facts.Region(r).RestartAtUs; !l.rests(facts, r) {
+			delete(j.resting, r)
+		} else if next == 0 || us < next {
+			next = us
+		}
+	}
+	if next > 0 {
+		l.wakeAt(j, timeOf(next))
+	}
+}
+
+// rests reports whether a region waits out its back-off. The others of its job go on meanwhile.
+func (l *Leader) rests(facts *state.Job, region int32) bool {
+	us := facts.Region(region).RestartAtUs
+	return us > 0 && l.now.Before(timeOf(us))
 }
 
 func (l *Leader) anyReady(j *job, facts *state.Job) bool {
@@ -65,7 +82,7 @@ func (l *Leader) ready(j *job, facts *state.Job) func(yield func(int32) bool) {
 	if j.rollout.Mode != rollout.Eager {
 		return func(yield func(int32) bool) {
 			for r := range j.supply.Ready() {
-				if l.stopped(j, r) && !yield(r) {
+				if l.stopped(j, r) && !l.rests(facts, r) && !yield(r) {
 					return
 				}
 			}
@@ -73,7 +90,7 @@ func (l *Leader) ready(j *job, facts *state.Job) func(yield func(int32) bool) {
 	}
 	return func(yield func(int32) bool) {
 		for r := range j.supply.Waiting() {
-			if !l.stopped(j, r) || j.supply.Lacks(r) && j.supply.Count(supply.Away) > 0 {
+			if !l.stopped(j, r) || l.rests(facts, r) || j.supply.Lacks(r) && j.supply.Count(supply.Away) > 0 {
 				return
 			}
 		}
@@ -172,8 +189,8 @@ func subtasksOf(facts *state.Job, r int32) func(yield func(*jobpb.Subtask) bool)
 // returnSlots gives back the slots of regions that wait for results: those that make the results may need them, and so may
 // other jobs. It is looked for after every restart; only then does a job hold slots in which nothing acts.
 func (l *Leader) returnSlots(j *job, facts *state.Job) {
-	if j.counts.Idle() == 0 || j.rollout.Mode == rollout.Eager {
-		return
+	if j.counts.Idle() == 0 || j.rollout.Mode == rollout.Eager || j.supply.Count(supply.Away) > 0 {
+		return // whoever holds the results may be back in a moment; then it is looked for again
 	}
 	keep := make([]bool, facts.Slots())
 	for t := range facts.Subtasks() {
@@ -223,7 +240,7 @@ func (l *Leader) candidates(j *job) (cs []placement.Worker, total int) {
 	for f := range l.v.Workers() {
 		if w := l.usable(f.Id); w != nil && !f.Draining && l.suits(j, f) {
 			total += int(f.Slots)
-			cs = append(cs, placement.Worker{ID: w.id, Free: max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.taken[f.Id]), Held: int(j.counts.Held(f.Id))})
+			cs = append(cs, placement.Worker{ID: w.id, Free: max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.lanes.Taken(f.Id)), Held: int(j.counts.Held(f.Id))})
 		}
 	}
 	return cs, total
@@ -304,7 +321,7 @@ func (j *job) needs() int {
 func (l *Leader) freeSlots() (free, total int) {
 	for f := range l.v.Workers() {
 		if l.usable(f.Id) != nil && !f.Draining {
-			free += max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.taken[f.Id])
+			free += max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.lanes.Taken(f.Id))
 			total += int(f.Slots)
 		}
 	}
@@ -389,18 +406,25 @@ func (l *Leader) scheduleRegions(j *job, facts *state.Job, regions []int32, plac
 	}
 	l.unwait(j)
 	j.stuck = time.Time{}
-	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ScheduleRegions{ScheduleRegions: c}}, &flight{takes: takes, calm: true})
+	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ScheduleRegions{ScheduleRegions: c}}, &flight{Takes: takes, Calm: true})
 	return len(places)
 }
 
 // lacks says what a job waits for, and reports whether it has waited for so long that what is free has to be kept for
-// it. A restarting job that has held slots for too long while it lacks others gives them back.
+// it. A job that has held slots for too long in which nothing runs, while it lacks others, gives them back.
 func (l *Leader) lacks(j *job, facts *state.Job, message string) (aged bool) {
-	since := j.since
-	if at := timeOf(facts.Head().RestartAtUs); at.After(since) {
-		since = at
+	since, idle := j.since, len(j.want.own) // slots that it could give back
+	for _, r := range j.want.regions {
+		if at := timeOf(facts.Region(r.index).RestartAtUs); at.After(since) {
+			since = at
+		}
 	}
-	if facts.Status() == jobpb.JobStatus_JOB_RESTARTING && len(j.want.kept)+len(j.want.own) > 0 {
+	for slot := range j.want.kept { // any order: counted
+		if facts.InSlot(slot) == 0 {
+			idle++
+		}
+	}
+	if idle > 0 {
 		if at := since.Add(l.cfg.HoldTimeout); l.now.Before(at) {
 			l.wakeAt(j, at)
 		} else {

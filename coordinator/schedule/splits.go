@@ -73,7 +73,7 @@ func (l *Leader) splits(j *job, facts *state.Job, src *state.Source) {
 	}
 	l.propose(key, &commandpb.Command{Command: &commandpb.Command_AssignSplits{AssignSplits: &commandpb.AssignSplits{
 		Job: j.id, JobEpoch: facts.Epoch(), Operator: src.Operator(), RegionEpoch: src.RegionEpoch(), Assignments: assign,
-	}}}, &flight{job: j.id})
+	}}}, &flight{Job: j.id})
 }
 
 func (l *Leader) sendSplits(j *job, src *state.Source, a split.Answer) {
@@ -112,7 +112,7 @@ func (l *Leader) addSplits(j *job, facts *state.Job, src *state.Source, s *sourc
 		}
 		l.propose(splitKey(j, src.Operator()), &commandpb.Command{Command: &commandpb.Command_AddSplits{AddSplits: &commandpb.AddSplits{
 			Job: j.id, JobEpoch: facts.Epoch(), Operator: src.Operator(), RegionEpoch: f.d.RegionEpoch, Offset: f.d.Offset, Splits: f.d.Splits, End: f.d.End,
-		}}}, &flight{job: j.id})
+		}}}, &flight{Job: j.id})
 	}
 }
 

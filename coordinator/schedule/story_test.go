@@ -336,7 +336,7 @@ func (st *story) spoil(a *agent) {
 		st.d.Fatalf(st.t, "no such result lies there")
 	}
 	if st.d.Cmd == "lose-result" {
-		delete(a.disk, found)
+		a.lose(found)
 	} else {
 		a.disk[found].bad = true
 	}
@@ -346,7 +346,7 @@ func (st *story) spoil(a *agent) {
 func (st *story) fail(a *agent) {
 	chain, index := st.number("chain", 0), st.number("index", 0)
 	var lost []*jobpb.PartitionRef
-	if text := st.option("lost", ""); text != "" { // edge.producer#attempt
+	for text := range strings.FieldsFuncSeq(st.option("lost", ""), func(r rune) bool { return r == '+' }) { // edge.producer#attempt+…
 		r := &jobpb.PartitionRef{}
 		if _, err := fmt.Sscanf(text, "%d.%d#%d", &r.Edge, &r.Producer, &r.Attempt); err != nil {
 			st.d.Fatalf(st.t, "lost: %v", err)

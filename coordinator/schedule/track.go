@@ -21,6 +21,7 @@ type track struct {
 	opening opening
 	issued  []int32              // positions of attempts that may have to be deployed
 	stores  map[string]bool      // workers that may have stored results of the job
+	resting map[int32]bool       // regions that wait out a back-off, or have
 	lost    map[resultKey]string // stored results that cannot be read although the facts say so, and why
 
 	released  int  // regions that had finished when results were released last
@@ -43,12 +44,15 @@ func (l *Leader) follow(j *job, facts *state.Job) {
 	if j.seen == nil || j.seen.Plan() == nil {
 		j.track = track{
 			rollout: rollout.New(facts.Layout()), where: rollout.NewDirectory(facts), counts: tally.New(facts),
-			supply: supply.New(facts.Layout()), stores: map[string]bool{}, lost: map[resultKey]string{},
+			supply: supply.New(facts.Layout()), stores: map[string]bool{}, lost: map[resultKey]string{}, resting: map[int32]bool{},
 		}
 	}
 	changes := j.counts.Follow(facts)
 	for _, r := range changes.Regions {
 		j.supply.Region(r, facts.Region(r).Status)
+		if facts.Region(r).RestartAtUs > 0 {
+			j.resting[r] = true
+		}
 	}
 	d := drops{}
 	for _, c := range changes.Subtasks {

@@ -131,7 +131,7 @@ func (l *Leader) register(w *worker) {
 	}
 	serial := w.session.serial
 	l.propose(key, &commandpb.Command{Command: &commandpb.Command_RegisterWorker{RegisterWorker: &commandpb.RegisterWorker{Worker: want}}}, &flight{
-		done: func(r state.Result) {
+		Done: func(r state.Result) {
 			if w.session == nil || w.session.serial != serial {
 				return
 			}

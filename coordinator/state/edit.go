@@ -113,10 +113,15 @@ func (r *regionRecord) count(s jobpb.SubtaskState, delta int32) {
 
 // setRegion replaces the state of a region.
 func (e *jobEdit) setRegion(i int, s jobpb.RegionStatus, epoch uint64) {
-	r := e.regions.at(i)
-	r.state = &jobpb.RegionState{Index: int32(i), Epoch: epoch, Status: s, Reordered: r.state.Reordered && r.state.Epoch == epoch}
-	e.regions.set(i, r)
-	e.t.note(changeRegion, r.state)
+	old := e.regions.at(i).state
+	e.putRegion(&jobpb.RegionState{Index: int32(i), Epoch: epoch, Status: s, Reordered: old.Reordered && old.Epoch == epoch})
+}
+
+func (e *jobEdit) putRegion(s *jobpb.RegionState) {
+	r := e.regions.at(int(s.Index))
+	r.state = s
+	e.regions.set(int(s.Index), r)
+	e.t.note(changeRegion, s)
 }
 
 // grant gives slot i of the job a place on a worker.

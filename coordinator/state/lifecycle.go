@@ -117,7 +117,8 @@ func firstLine(s string) string {
 	return s
 }
 
-// hold records what a job waits for. A restarting job may give its slots back; it then waits like any other.
+// hold records what a job waits for. It may give back the slots in which nothing runs; a restarting job then waits like any
+// other.
 func (e *jobEdit) hold(c *commandpb.HoldJob) Result {
 	h := e.j.head
 	if Terminal(h.Status) {
@@ -126,13 +127,14 @@ func (e *jobEdit) hold(c *commandpb.HoldJob) Result {
 	if c.JobEpoch != h.Epoch {
 		return e.stale("job epoch is %d", h.Epoch)
 	}
-	release := c.Release && e.in(jobpb.JobStatus_JOB_RESTARTING)
+	release := c.Release && e.in(jobpb.JobStatus_JOB_RESTARTING, jobpb.JobStatus_JOB_RUNNING)
 	if h.Message == c.Message && !release {
 		return e.stale("the job waits for this already")
 	}
 	if release {
-		e.become(jobpb.JobStatus_JOB_WAITING)
-		h.RestartAtUs = 0
+		if e.in(jobpb.JobStatus_JOB_RESTARTING) {
+			e.become(jobpb.JobStatus_JOB_WAITING)
+		}
 		e.releaseIdle()
 	}
 	if h.Message == "" && c.Message != "" {

@@ -34,7 +34,7 @@ func (e *jobEdit) restart(c *commandpb.RestartRegions) Result {
 	}
 	e.become(jobpb.JobStatus_JOB_RESTARTING)
 	for _, r := range c.Regions {
-		e.setRegion(int(r.Region), jobpb.RegionStatus_REGION_RESTARTING, r.Epoch+1)
+		e.putRegion(&jobpb.RegionState{Index: r.Region, Epoch: r.Epoch + 1, Status: jobpb.RegionStatus_REGION_RESTARTING, RestartAtUs: c.RestartAtUs})
 	}
 	e.markReordered(c.Reordered)
 	e.lose(c.Lost)
@@ -55,9 +55,7 @@ func (e *jobEdit) markReordered(regions []int32) {
 		if s := r.state.Status; r.state.Reordered || s == jobpb.RegionStatus_REGION_CREATED || s == jobpb.RegionStatus_REGION_RESTARTING {
 			continue
 		}
-		r.state = &jobpb.RegionState{Index: i, Epoch: r.state.Epoch, Status: r.state.Status, Reordered: true}
-		e.regions.set(int(i), r)
-		e.t.note(changeRegion, r.state)
+		e.putRegion(&jobpb.RegionState{Index: i, Epoch: r.state.Epoch, Status: r.state.Status, Reordered: true})
 	}
 }
 
@@ -100,9 +98,19 @@ func forget(s *jobpb.Subtask) {
 	s.Counters, s.Partitions, s.Produced, s.Loaded = nil, nil, false, false
 }
 
+// backOff is when the last of the back-offs ends that regions wait out; 0: none does.
+func (e *jobEdit) backOff() (at int64) {
+	for _, r := range e.regions.v.all() {
+		if r.state.Status == jobpb.RegionStatus_REGION_RESTARTING && r.state.RestartAtUs > e.t.now {
+			at = max(at, r.state.RestartAtUs)
+		}
+	}
+	return at
+}
+
 func (e *jobEdit) countRestart(c *commandpb.RestartRegions) {
 	h := e.j.head
-	h.RestartAtUs, h.Message = max(h.RestartAtUs, c.RestartAtUs), "" // an earlier region may still wait out its back-off
+	h.RestartAtUs, h.Message = e.backOff(), ""
 	if c.Cause.Kind == jobpb.FailureKind_FAILURE_LOSS {
 		h.Losses++
 	} else {

@@ -18,9 +18,6 @@ func (e *jobEdit) schedule(c *commandpb.ScheduleRegions) Result {
 	if c.JobEpoch != h.Epoch {
 		return e.stale("job epoch is %d", h.Epoch)
 	}
-	if e.t.now < h.RestartAtUs {
-		return e.stale("the back-off has not ended")
-	}
 	g := &granting{e: e, in: make([]bool, e.regions.v.len()), taken: make([]bool, e.subtasks.v.len()), places: make([]*commandpb.Assignment, e.slots.v.len())}
 	if r := g.check(c); r.Status != Applied {
 		return r
@@ -28,7 +25,7 @@ func (e *jobEdit) schedule(c *commandpb.ScheduleRegions) Result {
 	g.perform(c)
 	e.j.scheduled = e.t.index
 	e.become(jobpb.JobStatus_JOB_RUNNING)
-	if h.Message, h.RestartAtUs = "", 0; h.StartedUs == 0 {
+	if h.Message, h.RestartAtUs = "", e.backOff(); h.StartedUs == 0 {
 		h.StartedUs = e.t.now
 	}
 	e.tellScheduled(c)
@@ -65,6 +62,9 @@ func (g *granting) check(c *commandpb.ScheduleRegions) Result {
 		}
 		if s := rec.state.Status; s != jobpb.RegionStatus_REGION_CREATED && s != jobpb.RegionStatus_REGION_RESTARTING {
 			return e.stale("region %d is scheduled", r.Region)
+		}
+		if e.t.now < rec.state.RestartAtUs {
+			return e.stale("the back-off of region %d has not ended", r.Region)
 		}
 		g.in[r.Region] = true
 		size += int(rec.size)

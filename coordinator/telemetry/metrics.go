@@ -85,29 +85,33 @@ type descs struct {
 	jobs, restarts, slots, workers, memory         *prometheus.Desc
 	records, bytes, busy, late, skipped, watermark *prometheus.Desc
 	state, artifacts                               *prometheus.Desc
+	spilled, stored, partitions                    *prometheus.Desc
 }
 
 func makeDescs() descs {
 	return descs{
-		term:      desc("raft_term", "Raft term that this coordinator is in."),
-		commit:    desc("raft_commit_index", "Newest committed entry that this coordinator knows."),
-		applied:   desc("raft_applied_index", "Newest entry applied here."),
-		contact:   desc("raft_last_contact_seconds", "Time since this coordinator heard from a leader; 0 on the leader."),
-		leads:     desc("raft_leader", "1 on the coordinator that leads, else 0."),
-		voters:    desc("raft_peers", "Coordinators of the cluster.", "suffrage"),
-		jobs:      desc("job_status", "Jobs in each status.", "status"),
-		restarts:  desc("job_restarts_total", "Restarts of a job by the failures that caused them.", "job", "reason"),
-		slots:     desc("worker_slots", "Slots of live workers.", "state"),
-		workers:   desc("workers", "Workers by health.", "health"),
-		memory:    desc("task_process_rss_bytes", "Resident memory of a job's task processes.", "job"),
-		records:   desc("operator_records_total", "Records that passed a chain since its attempts started.", "job", "op", "direction"),
-		bytes:     desc("operator_bytes_total", "Bytes that passed a chain since its attempts started.", "job", "op", "direction"),
-		busy:      desc("operator_time_seconds_total", "Time of a chain's subtasks since their attempts started.", "job", "op", "kind"),
-		late:      desc("operator_late_records_total", "Records that came after their window was closed.", "job", "op"),
-		skipped:   desc("errors_total", "Records given up by an error policy.", "job", "op", "policy"),
-		watermark: desc("operator_watermark_lag_seconds", "Age of a chain's lowest watermark.", "job", "op"),
-		state:     desc("state_bytes", "Keyed state of a chain.", "job", "op"),
-		artifacts: desc("artifacts", "Job binaries that the cluster keeps."),
+		term:       desc("raft_term", "Raft term that this coordinator is in."),
+		commit:     desc("raft_commit_index", "Newest committed entry that this coordinator knows."),
+		applied:    desc("raft_applied_index", "Newest entry applied here."),
+		contact:    desc("raft_last_contact_seconds", "Time since this coordinator heard from a leader; 0 on the leader."),
+		leads:      desc("raft_leader", "1 on the coordinator that leads, else 0."),
+		voters:     desc("raft_peers", "Coordinators of the cluster.", "suffrage"),
+		jobs:       desc("job_status", "Jobs in each status.", "status"),
+		restarts:   desc("job_restarts_total", "Restarts of a job by the failures that caused them.", "job", "reason"),
+		slots:      desc("worker_slots", "Slots of live workers.", "state"),
+		workers:    desc("workers", "Workers by health.", "health"),
+		memory:     desc("task_process_rss_bytes", "Resident memory of a job's task processes.", "job"),
+		records:    desc("operator_records_total", "Records that passed a chain since its attempts started.", "job", "op", "direction"),
+		bytes:      desc("operator_bytes_total", "Bytes that passed a chain since its attempts started.", "job", "op", "direction"),
+		busy:       desc("operator_time_seconds_total", "Time of a chain's subtasks since their attempts started.", "job", "op", "kind"),
+		late:       desc("operator_late_records_total", "Records that came after their window was closed.", "job", "op"),
+		skipped:    desc("errors_total", "Records given up by an error policy.", "job", "op", "policy"),
+		watermark:  desc("operator_watermark_lag_seconds", "Age of a chain's lowest watermark.", "job", "op"),
+		state:      desc("state_bytes", "Keyed state of a chain.", "job", "op"),
+		spilled:    desc("operator_spilled_bytes_total", "Bytes that a chain moved from memory to disk since its attempts started.", "job", "op"),
+		stored:     desc("job_stored_bytes", "Size of what a job has stored for its blocking exchanges, released results included.", "job"),
+		partitions: desc("job_partitions", "Stored results of the subtasks of a job.", "job", "state"),
+		artifacts:  desc("artifacts", "Job binaries that the cluster keeps."),
 	}
 }
 
@@ -164,6 +168,7 @@ func (c collector) facts(d descs, view *state.View, gauge, count metricFunc) {
 		counts[head.Status]++
 		count(d.restarts, float64(head.Restarts), head.Id, "failure")
 		count(d.restarts, float64(head.Losses), head.Id, "loss")
+		results(d, job, gauge)
 	}
 	for n := range jobpb.JobStatus_name {
 		if s := jobpb.JobStatus(n); s != jobpb.JobStatus_JOB_UNSPECIFIED {
@@ -189,6 +194,24 @@ func (c collector) facts(d descs, view *state.View, gauge, count metricFunc) {
 		artifacts++
 	}
 	gauge(d.artifacts, float64(artifacts))
+}
+
+// results are what a running job has stored; those of an ended one are gone.
+func results(d descs, job *state.Job, gauge metricFunc) {
+	if state.Terminal(job.Status()) || job.Plan() == nil {
+		return
+	}
+	var sum state.Results
+	for _, e := range job.Plan().Edges {
+		r := job.Results(e.Index)
+		sum.Stored, sum.Lost, sum.Released = sum.Stored+r.Stored, sum.Lost+r.Lost, sum.Released+r.Released
+		sum.Bytes += r.Bytes
+	}
+	id := job.Head().Id
+	gauge(d.stored, float64(sum.Bytes), id)
+	gauge(d.partitions, float64(sum.Stored), id, "stored")
+	gauge(d.partitions, float64(sum.Lost), id, "lost")
+	gauge(d.partitions, float64(sum.Released), id, "released")
 }
 
 // chainSum adds up the counters of a chain's subtasks.
@@ -234,6 +257,7 @@ func (s *chainSum) add(k *taskpb.Counters) {
 	s.Late += k.Late
 	s.ErrorsSkipped += k.ErrorsSkipped
 	s.StateBytes += k.StateBytes
+	s.SpilledBytes += k.SpilledBytes
 	if !s.seen || k.WatermarkUs < s.lowest {
 		s.seen, s.lowest = true, k.WatermarkUs
 	}
@@ -252,6 +276,7 @@ func (s *chainSum) collect(d descs, job, op string, out chan<- prometheus.Metric
 	counter(d.busy, seconds(s.BackpressuredUs), "backpressured")
 	counter(d.late, float64(s.Late))
 	counter(d.skipped, float64(s.ErrorsSkipped), "skip")
+	counter(d.spilled, float64(s.SpilledBytes))
 	out <- prometheus.MustNewConstMetric(d.state, prometheus.GaugeValue, float64(s.StateBytes), job, op)
 	if lag, ok := s.lag(time.Now()); ok {
 		out <- prometheus.MustNewConstMetric(d.watermark, prometheus.GaugeValue, lag.Seconds(), job, op)

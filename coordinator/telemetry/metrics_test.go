@@ -47,8 +47,10 @@ func TestMetricsSayWhatTheFactsAndSamplesSay(t *testing.T) {
 		&commandpb.Command{Command: &commandpb.Command_PutArtifact{PutArtifact: &commandpb.PutArtifact{Digest: digest, Size: 1, Nodes: []string{"n"}}}},
 		&commandpb.Command{RequestId: "r", Command: &commandpb.Command_SubmitJob{SubmitJob: &commandpb.SubmitJob{Spec: &jobpb.JobSpec{Name: "j", Artifact: digest}}}},
 	)
+	stores(t, facts)
 	now := time.Now().UnixMicro()
 	f := &fixture{facts: facts, samples: []*controlpb.ProcessSample{
+		{Job: "j-1", Process: 2, Sample: &taskpb.Sample{Counters: []*taskpb.Counters{{SpilledBytes: 9}, {Index: 1, SpilledBytes: 1}}}},
 		{Job: "gone-9", Process: 1, Sample: &taskpb.Sample{ResidentBytes: 5, Counters: []*taskpb.Counters{{WatermarkUs: now}}}},
 	}}
 	m := New()
@@ -62,12 +64,16 @@ func TestMetricsSayWhatTheFactsAndSamplesSay(t *testing.T) {
 		"# TYPE sluice_job_restarts_total counter",
 		`sluice_job_restarts_total{job="j-1",reason="failure"} 0`,
 		`sluice_job_restarts_total{job="j-1",reason="loss"} 0`,
-		`sluice_job_status{status="created"} 1`,
-		`sluice_job_status{status="running"} 0`,
+		`sluice_job_status{status="created"} 0`,
+		`sluice_job_status{status="running"} 1`,
 		`sluice_raft_peers{suffrage="nonvoter"} 1`,
 		`sluice_raft_peers{suffrage="voter"} 3`,
-		`sluice_worker_slots{state="free"} 4`,
-		`sluice_worker_slots{state="used"} 0`,
+		`sluice_job_stored_bytes{job="j-1"} 100`,
+		`sluice_job_partitions{job="j-1",state="stored"} 1`,
+		`sluice_job_partitions{job="j-1",state="lost"} 0`,
+		`sluice_operator_spilled_bytes_total{job="j-1",op="in"} 10`,
+		`sluice_worker_slots{state="free"} 3`,
+		`sluice_worker_slots{state="used"} 1`,
 		`sluice_workers{health="alive"} 1`,
 		"sluice_artifacts 1",
 		"sluice_raft_term 3",
@@ -83,6 +89,36 @@ func TestMetricsSayWhatTheFactsAndSamplesSay(t *testing.T) {
 	if t.Failed() {
 		t.Log(text)
 	}
+}
+
+// stores plans the job and lets one of its two readers finish with a stored result.
+func stores(t *testing.T, facts *state.State) {
+	t.Helper()
+	p := &jobpb.Plan{
+		Fingerprint: "f", Slots: 2,
+		Graph: &jobpb.Graph{Name: "j", Operators: []*jobpb.Operator{
+			{Id: "in", Kind: "source", Bounded: true},
+			{Id: "out", Kind: "sink", Bounded: true, Inputs: []*jobpb.Input{{Partitioner: jobpb.Partitioner_PARTITIONER_HASH}}},
+		}},
+		Chains: []*jobpb.Chain{{Name: "in", Operators: []int32{0}, Parallelism: 2}, {Index: 1, Name: "out", Operators: []int32{1}, Parallelism: 1}},
+		Edges:  []*jobpb.Edge{{ToChain: 1, ToOperator: 1, Partitioner: jobpb.Partitioner_PARTITIONER_HASH, Exchange: jobpb.ExchangeKind_EXCHANGE_BLOCKING}},
+		Regions: []*jobpb.Region{
+			{Subtasks: []*jobpb.SubtaskRange{{Count: 1}}}, {Index: 1, Subtasks: []*jobpb.SubtaskRange{{First: 1, Count: 1}}},
+			{Index: 2, Subtasks: []*jobpb.SubtaskRange{{Chain: 1, Count: 1}}, InputEdges: []int32{0}},
+		},
+	}
+	apply(t, facts,
+		&commandpb.Command{Command: &commandpb.Command_StartPlanning{StartPlanning: &commandpb.StartPlanning{Job: "j-1", Attempt: 1, Worker: "w"}}},
+		&commandpb.Command{Command: &commandpb.Command_PlanJob{PlanJob: &commandpb.PlanJob{Job: "j-1", Attempt: 1, Plan: p}}},
+		&commandpb.Command{Command: &commandpb.Command_ScheduleRegions{ScheduleRegions: &commandpb.ScheduleRegions{Job: "j-1", JobEpoch: 1,
+			Regions:     []*taskpb.RegionEpoch{{Region: 0, Epoch: 1}, {Region: 1, Epoch: 1}},
+			Assignments: []*commandpb.Assignment{{Worker: "w", Incarnation: 1}, {Index: 1, Worker: "w", Incarnation: 1}}}}},
+		&commandpb.Command{Command: &commandpb.Command_UpdateSubtasks{UpdateSubtasks: &commandpb.UpdateSubtasks{Job: "j-1", JobEpoch: 1, Updates: []*taskpb.SubtaskUpdate{
+			{Attempt: 1, RegionEpoch: 1, State: jobpb.SubtaskState_SUBTASK_FINISHED, Partitions: []*jobpb.Partition{{
+				State: jobpb.PartitionState_PARTITION_STORED, Bytes: 100, Records: 7, Digest: make([]byte, 32), RegionEpoch: 1, Attempt: 1}}},
+			{Index: 1, Attempt: 1, RegionEpoch: 1, State: jobpb.SubtaskState_SUBTASK_RUNNING},
+		}}}},
+	)
 }
 
 func TestChainsAddUpTheirSubtasks(t *testing.T) {

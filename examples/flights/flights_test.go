@@ -57,16 +57,11 @@ func expected(t *testing.T) map[string]digest {
 	return file.Queries
 }
 
-// ways are the parallelisms, modes and schedules that every query is run with.
+// ways are the parallelisms, modes and schedules that every query is run with under the race detector; internal/endtoend
+// runs all of them.
 var ways = []struct{ parallelism, mode, schedule string }{
-	{"1", "auto", "region"},
 	{"1", "streaming", "eager"},
-	{"1", "batch", "lazy"},
 	{"4", "auto", "region"},
-	{"4", "streaming", "region"},
-	{"4", "batch", "region"},
-	{"4", "auto", "eager"},
-	{"4", "auto", "lazy"},
 }
 
 func config(t *testing.T, query string) *Config {
@@ -76,7 +71,7 @@ func config(t *testing.T, query string) *Config {
 	}
 }
 
-func TestEveryQueryGivesTheIndependentAnswerAtAnyParallelismInAnyMode(t *testing.T) {
+func TestEveryQueryGivesTheIndependentAnswer(t *testing.T) {
 	want := expected(t)
 	for query := range queries {
 		if query == "f8x" {

@@ -14,7 +14,7 @@ import (
 
 // Config holds the parameters of the job.
 type Config struct {
-	Query      string `flag:"query" default:"q1" help:"q0 to q9, q11, q11b, q13 to q22"`
+	Query      string `flag:"query" default:"q1" help:"q0 to q7, q9, q11, q11b, q13 to q22"`
 	Events     int64  `flag:"events" default:"100000" help:"events of all kinds; 0: without end"`
 	Seed       uint64 `flag:"seed" default:"42" help:"of the generator"`
 	UsPerEvent int64  `flag:"usPerEvent" default:"100" help:"event time between two events, in microseconds"`

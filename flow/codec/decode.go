@@ -202,7 +202,7 @@ func (x *ext) decode(o *op, src []byte, n int, q unsafe.Pointer) (int, error) {
 		err = x.custom.decode(part, x.version, q)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return 0, &CustomError{err}
 	}
 	return n + int(size), nil
 }

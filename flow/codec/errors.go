@@ -8,6 +8,14 @@ import (
 // ErrCorrupt is wrapped by every error of decoding: the bytes are not what a codec of this schema writes.
 var ErrCorrupt = errors.New("corrupt encoding")
 
+// CustomError says that a type's own code (UnmarshalBinary, a registered Codec) refused bytes that it has written itself. The
+// bytes may be sound all the same: reading them again, or writing them again, ends in the same way.
+type CustomError struct{ Err error }
+
+func (e *CustomError) Error() string { return e.Err.Error() }
+
+func (e *CustomError) Unwrap() []error { return []error{ErrCorrupt, e.Err} }
+
 // Codes of plan-time errors.
 const (
 	CodeBadKey    = "E007" // the type cannot be a key

@@ -74,7 +74,68 @@ type BatchMemory struct {
 
 // Explain finds out what a valid plan means.
 func Explain(p *jobpb.Plan) *Explanation {
-	x := explainer{p: p, of: make([][]int32, len(p.Chains)), all: make([]spans, len(p.Chains))}
+	x := newExplainer(p)
+	return &Explanation{Slots: SlotNeed{Region: cmp.Or(p.LeastSlots, p.Slots), Eager: p.Slots}, Edges: x.edges(), Regions: x.regions(), Memory: x.memory()}
+}
+
+// RegionRange is the regions from First to Last, both included.
+type RegionRange struct{ First, Last int32 }
+
+// After tells for each region of a valid plan which others make what it reads, and so finish first.
+func After(p *jobpb.Plan) [][]RegionRange {
+	x := newExplainer(p)
+	whole := make([][]RegionRange, len(p.Chains)) // the regions of each chain: read by many regions, written out once
+	for c := range p.Chains {
+		whole[c] = x.all[c].ranges()
+	}
+	after := make([][]RegionRange, len(p.Regions))
+	for i, r := range p.Regions {
+		var of []RegionRange
+		for _, edge := range r.InputEdges {
+			e := p.Edges[edge]
+			if makers, all := x.makers(e, r); all {
+				of = append(of, whole[e.FromChain]...)
+			} else {
+				of = append(of, makers.sorted().ranges()...)
+			}
+		}
+		after[i] = without(joined(of), r.Index)
+	}
+	return after
+}
+
+// joined are the same regions in order, in as few ranges as there can be.
+func joined(all []RegionRange) (out []RegionRange) {
+	slices.SortFunc(all, func(a, b RegionRange) int { return cmp.Compare(a.First, b.First) })
+	for _, r := range all {
+		if n := len(out); n > 0 && r.First <= out[n-1].Last+1 {
+			out[n-1].Last = max(out[n-1].Last, r.Last)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// without leaves a region out.
+func without(all []RegionRange, region int32) (out []RegionRange) {
+	for _, r := range all {
+		if region < r.First || region > r.Last {
+			out = append(out, r)
+			continue
+		}
+		if r.First < region {
+			out = append(out, RegionRange{r.First, region - 1})
+		}
+		if region < r.Last {
+			out = append(out, RegionRange{region + 1, r.Last})
+		}
+	}
+	return out
+}
+
+func newExplainer(p *jobpb.Plan) *explainer {
+	x := &explainer{p: p, of: make([][]int32, len(p.Chains)), all: make([]spans, len(p.Chains))}
 	for i, c := range p.Chains {
 		x.of[i] = make([]int32, c.Parallelism)
 	}
@@ -91,7 +152,7 @@ func Explain(p *jobpb.Plan) *Explanation {
 		}
 		x.all[i] = x.all[i].sorted()
 	}
-	return &Explanation{Slots: SlotNeed{Region: cmp.Or(p.LeastSlots, p.Slots), Eager: p.Slots}, Edges: x.edges(), Regions: x.regions(), Memory: x.memory()}
+	return x
 }
 
 type explainer struct {
@@ -154,7 +215,12 @@ func (x *explainer) note(row []*jobpb.Region) RegionNote {
 		e := x.p.Edges[edge]
 		var of spans
 		for _, r := range row {
-			of = append(of, x.makers(e, r)...)
+			makers, all := x.makers(e, r)
+			if all { // so it is for the others of the row
+				of = slices.Clone(makers)
+				break
+			}
+			of = append(of, makers...)
 		}
 		of = of.sorted()
 		n.Reads = append(n.Reads, RegionRead{Edge: edge, From: producer(x.p, e), Of: of.String()})
@@ -168,8 +234,8 @@ func (x *explainer) note(row []*jobpb.Region) RegionNote {
 	return n
 }
 
-// makers are the regions whose results a region reads over an edge.
-func (x *explainer) makers(e *jobpb.Edge, r *jobpb.Region) (of spans) {
+// makers are the regions whose results a region reads over an edge; all: those of every producer, which nobody may change.
+func (x *explainer) makers(e *jobpb.Edge, r *jobpb.Region) (of spans, all bool) {
 	producers, consumers := x.p.Chains[e.FromChain].Parallelism, x.p.Chains[e.ToChain].Parallelism
 	for _, s := range r.Subtasks {
 		if s.Chain != e.ToChain {
@@ -178,12 +244,12 @@ func (x *explainer) makers(e *jobpb.Edge, r *jobpb.Region) (of spans) {
 		for k := range s.Count {
 			lo, n := Producers(e.Partitioner, producers, consumers, s.First+k)
 			if n == producers {
-				return x.all[e.FromChain]
+				return x.all[e.FromChain], true
 			}
 			of = append(of, x.of[e.FromChain][lo:lo+n]...)
 		}
 	}
-	return of
+	return of, false
 }
 
 // memory finds the operators that share the batch memory of a slot: those of the same region and slot group, or of the
@@ -233,21 +299,26 @@ func (s spans) meets(o spans) bool {
 	return false
 }
 
-// String writes runs as 0–3. s is sorted.
-func (s spans) String() string {
-	var b strings.Builder
+// ranges are the runs of s, which is sorted.
+func (s spans) ranges() (runs []RegionRange) {
 	for i := 0; i < len(s); {
 		k := i + 1
 		for k < len(s) && s[k] == s[k-1]+1 {
 			k++
 		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(rangeText(s[i], s[k-1]))
+		runs = append(runs, RegionRange{s[i], s[k-1]})
 		i = k
 	}
-	return b.String()
+	return runs
+}
+
+// String writes runs as 0–3. s is sorted.
+func (s spans) String() string {
+	var parts []string
+	for _, r := range s.ranges() {
+		parts = append(parts, rangeText(r.First, r.Last))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func rangeText(first, last int32) string {

@@ -1,12 +1,14 @@
 package launch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/sluiceio/sluice/flow/launch/workdir"
 	"github.com/sluiceio/sluice/flow/setting"
+	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle/stored"
@@ -108,6 +110,18 @@ func (d *disk) drop(m *taskpb.DropPartitions) error {
 		names[i] = partition.FromProto(m.Job, p)
 	}
 	return d.store.Drop(names...)
+}
+
+// audit finds the stored results of a job that have disappeared.
+func (d *disk) audit(ctx context.Context, job string) *controlpb.PartitionInventory {
+	inv := &controlpb.PartitionInventory{Job: job}
+	if d == nil {
+		return inv
+	}
+	for _, n := range d.store.Audit(ctx, job) {
+		inv.Partitions = append(inv.Partitions, n.Proto())
+	}
+	return inv
 }
 
 // inventory is what a worker tells of its stored results when it registers.

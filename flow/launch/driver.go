@@ -57,6 +57,7 @@ type driver struct {
 	told    int32  // restarts that were logged
 	waits   string // what was logged last that the end of the job waits for
 	stuck   *jobpb.Failure
+	dropped error // nobody is there who could run the job
 }
 
 func newDriver(prog *task.Program, e Embedding, files *disk) *driver {
@@ -146,6 +147,9 @@ func (d *driver) drive(ctx context.Context) (*jobpb.Job, error) {
 		job := d.facts.View().Job(d.job)
 		if terminal(job.Status()) {
 			return job.Proto(), nil
+		}
+		if d.dropped != nil {
+			return nil, d.dropped
 		}
 		d.tell(job.Head())
 		select {
@@ -287,7 +291,7 @@ func (d *driver) perform(a schedule.Action) {
 	case schedule.WakeAt:
 		d.wake.Reset(time.Until(a.At))
 	case schedule.Drop:
-		d.e.Log.Error("the only worker was dropped", "reason", a.Reason)
+		d.dropped = fmt.Errorf("the job cannot use its only worker: %s", a.Reason)
 	}
 }
 
@@ -346,11 +350,29 @@ func (d *driver) deploy(dep *taskpb.Deployment) {
 	}
 }
 
+// audit looks at all stored results, because one was found to be lost.
+func (d *driver) audit() {
+	d.group.Go("audit", func(ctx context.Context) error {
+		if lost := d.disk.audit(ctx, d.job); len(lost.Partitions) > 0 {
+			d.inbox.put(letter{lost: lost})
+		}
+		return nil
+	})
+}
+
 // receive turns what the process reports into a report of the worker.
 func (d *driver) receive(l letter) {
 	if l.stuck != nil {
 		d.stuck = l.stuck
 		return
+	}
+	if l.lost != nil {
+		d.step(schedule.Missing{Worker: workerID, Incarnation: incarnation, Results: l.lost})
+		d.settle()
+		return
+	}
+	if len(l.update.GetFailure().GetLost()) > 0 {
+		d.audit()
 	}
 	d.reports++
 	r := &controlpb.Report{Sequence: d.reports, Job: d.job, JobEpoch: d.facts.View().Job(d.job).Epoch(), Process: l.process}

@@ -20,10 +20,13 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/codec"
+	"github.com/sluiceio/sluice/coordinator/plan"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/launch/workdir"
+	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -31,9 +34,36 @@ import (
 type numbers struct {
 	n, splits int
 	endless   bool // it waits behind its last number
+	together  int  // nothing is read before so many readers have a split; 0: nobody waits
 
-	mu    sync.Mutex
-	reads map[string]int
+	mu      sync.Mutex
+	reads   map[string]int
+	readers map[int]bool  // that have a split, by subtask
+	all     chan struct{} // closed when they are enough; made by the first reader
+}
+
+// gathered is closed when as many readers have a split as have to.
+func (s *numbers) gathered() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all, s.readers = make(chan struct{}), map[int]bool{}
+		if s.together == 0 {
+			close(s.all)
+		}
+	}
+	return s.all
+}
+
+// arrive notes that a reader has a split.
+func (s *numbers) arrive(subtask int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.readers[subtask] {
+		if s.readers[subtask] = true; len(s.readers) == s.together {
+			close(s.all)
+		}
+	}
 }
 
 func (s *numbers) Bounded() bool { return !s.endless }
@@ -65,14 +95,16 @@ func (e *numbersEnumerator) Next(ctx context.Context) ([]connector.Split, error)
 func (e *numbersEnumerator) Snapshot(element.CheckpointID) ([]byte, error) { return nil, nil }
 func (e *numbersEnumerator) Close() error                                  { return nil }
 
-func (s *numbers) OpenReader(context.Context, *connector.Task) (connector.Reader[int], error) {
-	return &numbersReader{s: s}, nil
+func (s *numbers) OpenReader(_ context.Context, t *connector.Task) (connector.Reader[int], error) {
+	return &numbersReader{s: s, subtask: t.Subtask, gathered: s.gathered()}, nil
 }
 
 type numbersReader struct {
-	s      *numbers
-	splits [][2]int
-	at     int
+	s        *numbers
+	subtask  int
+	gathered <-chan struct{}
+	splits   [][2]int
+	at       int
 }
 
 func (r *numbersReader) Assign(splits []connector.Split) error {
@@ -89,10 +121,18 @@ func (r *numbersReader) Assign(splits []connector.Split) error {
 		r.s.reads[sp.ID]++
 		r.s.mu.Unlock()
 	}
+	if len(splits) > 0 {
+		r.s.arrive(r.subtask)
+	}
 	return nil
 }
 
 func (r *numbersReader) Poll(ctx context.Context, out *connector.Records[int]) error {
+	select {
+	case <-r.gathered:
+	case <-ctx.Done():
+		return nil // a letter has come
+	}
 	for ; r.at < len(r.splits); r.at++ {
 		x := &r.splits[r.at]
 		for ; x[0] < x[1]; x[0]++ {
@@ -267,6 +307,17 @@ func TestAnEmbeddedJobGivesTheSameInEveryModeAndSchedule(t *testing.T) {
 	}
 }
 
+// It would wait for its slots for ever.
+func TestAJobThatIsTooWideForOneProcessIsRefused(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	prog, _ := stages(t, &numbers{n: 10, splits: 1}, nothing)
+	_, err := Embed(t.Context(), prog, Embedding{Name: "stages", Settings: map[string]string{"parallelism": "4097"}, Slots: 2})
+	bad, ok := errors.AsType[*PlanError](err)
+	if !ok || bad.Diagnostics[0].Code != plan.CodeTooLarge || len(bad.Diagnostics[0].Hints) == 0 {
+		t.Errorf("%v", err)
+	}
+}
+
 var errOnce = errors.New("once")
 
 // once fails the first call.
@@ -298,11 +349,11 @@ func TestAStageThatFailsCostsNothingOfTheStageBefore(t *testing.T) {
 // A result that somebody has deleted is made again, by its producers alone.
 func TestAResultThatIsLostIsMadeAgain(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	src := &numbers{n: 10_000, splits: 6}
+	src := &numbers{n: 10_000, splits: 6, together: 2} // each reader has read something
 	removed := 0
 	var first sync.Once
 	prog, sink := stages(t, src, func(*connector.Task) (err error) {
-		first.Do(func() { // the results of the stage before are all there; the attempt has them open, the next one has not
+		first.Do(func() { // the results of the stage before are all there; whoever has them open reads on, the next attempt cannot
 			files, _ := filepath.Glob(filepath.Join(os.TempDir(), "*", resultsDir, "*", "*", "e0-p1-*.data"))
 			for _, f := range files {
 				removed++
@@ -314,7 +365,8 @@ func TestAResultThatIsLostIsMadeAgain(t *testing.T) {
 	})
 	job := embed(t, prog, map[string]string{"restart": "fixed(3,1ms)", "parallelism": "2"})
 	slices.Sort(sink.visible)
-	if removed != 1 || job.Status != jobpb.JobStatus_JOB_FINISHED || job.Losses == 0 || !slices.Equal(sink.visible, counts(10_000)) {
+	// If the other reader has not opened the file yet, its loss and the error make one restart.
+	if removed != 1 || job.Status != jobpb.JobStatus_JOB_FINISHED || job.Losses+job.Restarts == 0 || !slices.Equal(sink.visible, counts(10_000)) {
 		t.Errorf("%d files removed; %v %v, %d losses: %q", removed, job.Status, job.Failure, job.Losses, sink.visible)
 	}
 	again := 0
@@ -325,6 +377,76 @@ func TestAResultThatIsLostIsMadeAgain(t *testing.T) {
 	}
 	if again == 0 || again == src.splits {
 		t.Errorf("%d of %d splits were read again", again, src.splits)
+	}
+}
+
+// What two stages have stored is gone together. The last stage notices what it reads itself; the rest is found with it, so that
+// it does not cost a restart of its own.
+func TestResultsOfSeveralStagesThatAreLostTogetherAreMadeAgainTogether(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	prog, sink := stages(t, &numbers{n: 10_000, splits: 6, together: 2}, nothing)
+	var first sync.Once
+	removed := 0
+	prog.Nodes[2].Stages[0] = failing(prog.Nodes[2].Stages[0], func() (err error) {
+		first.Do(func() {
+			files, _ := filepath.Glob(filepath.Join(os.TempDir(), "*", resultsDir, "*", "*", "e*-p*.data"))
+			for _, f := range files {
+				removed++
+				err = errors.Join(err, os.Remove(f))
+			}
+			err = errors.Join(err, errOnce)
+		})
+		return err
+	})
+	job := embed(t, prog, map[string]string{"restart": "fixed(3,1ms)", "parallelism": "2"})
+	slices.Sort(sink.visible)
+	if removed != 4 || job.Status != jobpb.JobStatus_JOB_FINISHED || job.Restarts != 1 || job.Losses > 1 || !slices.Equal(sink.visible, counts(10_000)) {
+		t.Errorf("%d files removed; %v %v, %d restarts, %d losses: %q", removed, job.Status, job.Failure, job.Restarts, job.Losses, sink.visible)
+	}
+}
+
+// failing is a sink in front of which a function may fail.
+func failing(st task.Stage, f func() error) task.Stage {
+	return task.StageOf[string, struct{}](func(rt *task.Runtime, out task.Push[struct{}]) (task.Push[string], task.Operator, error) {
+		in, op, err := st.Build(rt, out)
+		if err != nil {
+			return nil, nil, err
+		}
+		push := in.(task.Push[string])
+		return func(v string) {
+			if err := f(); err != nil {
+				rt.Fail(err)
+			}
+			push(v)
+		}, op, nil
+	})
+}
+
+// Buffers that the memory cannot hold fail the job at its deployment, once, with the numbers; a size that never suffices does
+// not even get so far.
+func TestNetworkMemoryThatDoesNotSufficeIsAClearError(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	settings := map[string]string{"network.memory": "32MiB", "parallelism": "200", "restart": "fixed(3,1ms)"}
+	// Each writer needs 1 KiB for each of 200 consumers, and none ends before the last one has been refused.
+	prog, sink := stages(t, &numbers{n: 1000, splits: 200, together: 201}, nothing)
+	job, err := Embed(t.Context(), prog, Embedding{Name: "stages", Settings: settings, Slots: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := job.GetFailure()
+	if job.Status != jobpb.JobStatus_JOB_FAILED || f.GetCode() != shuffle.CodeMemory || f.Kind != jobpb.FailureKind_FAILURE_FATAL || job.Restarts+job.Losses > 0 || len(sink.visible) > 0 {
+		t.Errorf("%v after %d restarts: %v", job.Status, job.Restarts+job.Losses, f)
+	}
+	for _, part := range []string{"of network memory", "33554432", "raise network.memory or lower the parallelism"} {
+		if !strings.Contains(f.GetMessage(), part) {
+			t.Errorf("%q does not say %q", f.GetMessage(), part)
+		}
+	}
+	settings["network.memory"] = "1KiB"
+	_, err = Embed(t.Context(), prog, Embedding{Name: "stages", Settings: settings, Slots: 200})
+	var refused *PlanError
+	if !errors.As(err, &refused) || refused.Diagnostics[0].Code != setting.CodeBadValue || !strings.Contains(refused.Diagnostics[0].Message, "1KiB is less than the 32.0 MiB") {
+		t.Errorf("1KiB: %v", err)
 	}
 }
 

@@ -14,7 +14,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sluiceio/sluice/flow/launch/workdir"
+	"github.com/sluiceio/sluice/coordinator/plan"
 	"github.com/sluiceio/sluice/flow/setting"
+	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -42,8 +44,8 @@ func (c command) run() int {
 		Log:      embeddedLog(c.job.Name, c.streams.Err),
 		Cancel:   signals,
 	})
-	if plan, ok := errors.AsType[*PlanError](err); ok {
-		return planFault(c.streams, plan.Diagnostics)
+	if bad, ok := errors.AsType[*PlanError](err); ok {
+		return planFault(c.streams, bad.Diagnostics)
 	}
 	if dir, ok := errors.AsType[*DirectoryError](err); ok {
 		printDiagnostics(c.streams.Err, "error", []*jobpb.Diagnostic{dir.Diagnostic})
@@ -102,6 +104,13 @@ func Embed(ctx context.Context, prog *task.Program, e Embedding) (*jobpb.Job, er
 	p, diags := makePlan(prog.Graph, e.Settings, e.Slots)
 	if len(diags) > 0 {
 		return nil, &PlanError{Diagnostics: diags}
+	}
+	if p.Slots > commandpb.MaxSlots {
+		return nil, &PlanError{Diagnostics: []*jobpb.Diagnostic{{
+			Code:    plan.CodeTooLarge,
+			Message: fmt.Sprintf("%d subtasks would run side by side in this process; %d may", p.Slots, commandpb.MaxSlots),
+			Hints:   []string{"lower the parallelism"},
+		}}}
 	}
 	settings := setting.Values(setting.Merge(e.Settings, prog.Graph.Settings))
 	memory, err := setting.Divide(int64(max(e.Slots, int(p.Slots)))*slotMemory, settings)

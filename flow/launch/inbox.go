@@ -3,6 +3,7 @@ package launch
 import (
 	"sync"
 
+	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task"
@@ -16,6 +17,7 @@ type letter struct {
 	request *taskpb.SplitRequest
 	commit  *taskpb.CommitResult
 	stuck   *jobpb.Failure
+	lost    *controlpb.PartitionInventory // what has disappeared from the directory
 }
 
 // inbox is the task.Host of an embedded job: it queues letters for the driver's loop. Its length is bounded by the

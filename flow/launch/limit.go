@@ -3,6 +3,7 @@ package launch
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -36,6 +37,9 @@ func inTime(build buildFunc) buildFunc {
 		defer limit.Stop()
 		select {
 		case err := <-built:
+			if errors.Is(err, run.ErrExited) {
+				return nil, []*jobpb.Diagnostic{{Code: "E043", Message: "the build function did not return: " + run.ErrExited.Error()}}
+			}
 			if err != nil {
 				panic(err) // the build function's own panics are diagnostics; this is one of ours
 			}

@@ -2,6 +2,7 @@ package launch_test
 
 import (
 	"bytes"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -41,5 +42,17 @@ func TestABuildThatDoesNotReturnIsToldWithItsPlace(t *testing.T) {
 			}
 			close(release)
 		})
+	}
+}
+
+func TestABuildThatEndsItsGoroutineIsAPlanError(t *testing.T) {
+	leaves := launch.Job{
+		Name:   "leaves",
+		Params: func() (*param.Set, []*jobpb.Diagnostic) { return param.Of(&struct{}{}) },
+		Build:  func(map[string]string) (*task.Program, []*jobpb.Diagnostic) { runtime.Goexit(); return nil, nil },
+	}
+	var out, err bytes.Buffer
+	if code := launch.Run(leaves, nil, launch.Streams{Out: &out, Err: &err}); code != launch.ExitPlan || !strings.HasPrefix(err.String(), "error E043: ") {
+		t.Errorf("exit %d, %q", code, err.String())
 	}
 }

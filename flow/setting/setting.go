@@ -2,6 +2,7 @@ package setting
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,7 +64,7 @@ var list = []Setting{
 	{Name: Restore, Type: "none, latest or a savepoint", Default: "none", Doc: "what a new job starts from", Later: true, check: checkText},
 	{Name: StateMemory, Type: "size or percent", Default: "35%", Doc: "memory of a task process for keyed state", Later: true, Process: true, check: checkSize},
 	{Name: BatchMemory, Type: "size or percent", Default: "25%", Doc: "memory of a task process for joins and sorts", Process: true, check: checkSize},
-	{Name: NetworkMemory, Type: "size or percent", Default: "10%", Doc: "memory of a task process for buffers between subtasks; at least 32MiB", Process: true, check: checkSize},
+	{Name: NetworkMemory, Type: "size or percent", Default: "10%", Doc: "memory of a task process for buffers between subtasks; at least 32MiB", Process: true, check: checkNetwork},
 	{Name: NetworkCompress, Type: "none or s2", Default: "none", Doc: "compression of records between task processes", Process: true, check: checkChoice("none", "s2")},
 	{Name: BatchCompress, Type: "none, s2 or zstd", Default: "s2", Doc: "compression of the results of blocking exchanges on disk", Process: true, check: checkChoice("none", "s2", "zstd")},
 	{Name: BufferTimeout, Type: "duration or never", Default: "2ms", Doc: "time after which a buffer is sent although it is not full; 0 sends after each batch, never only when it is full or there is no input", Process: true, check: checkDuration(0, "never")},
@@ -278,6 +279,16 @@ func checkDuration(least time.Duration, words ...string) func(string) error {
 
 func checkSize(v string) error {
 	_, err := ParseSize(v, 1<<40)
+	return err
+}
+
+// checkNetwork refuses a size with which no task process can work. A percentage is of what the process has, which is not known
+// here: Divide gives it the least where that is more.
+func checkNetwork(v string) error {
+	n, err := ParseSize(v, math.MaxInt64)
+	if err == nil && n < minNetwork && !strings.HasSuffix(strings.TrimSpace(v), "%") {
+		return fmt.Errorf("%s is less than the %s that a task process needs for its buffers", v, Size(minNetwork))
+	}
 	return err
 }
 

@@ -41,7 +41,7 @@ func TestBadValuesAreErrors(t *testing.T) {
 		BufferTimeout:   {"", "2", "-1ms", "soon", "Never"},
 		NetworkCompress: {"", "zstd", "gzip", "S2"},
 		BatchCompress:   {"", "gzip", "on"},
-		NetworkMemory:   {"", "-1", "110%", "10 parsecs", "NaN", "1e300GiB", "%"},
+		NetworkMemory:   {"", "-1", "110%", "10 parsecs", "NaN", "1e300GiB", "%", "1KiB", "0", "31.9MiB"},
 		RestartStrategy: {"", "never", "fixed(", "fixed(0,1s)", "fixed(3,1s,1s)", "rate(101,1m,1s)", "exponential(0s)", "exponential(2s,1s)", "exponential(1s,1m,0.5)", "exponential(1s,1m,2,1)", "exponential(1s,1m,NaN)", "fixed(3,25h)"},
 	} {
 		for _, v := range values {
@@ -113,6 +113,24 @@ func TestRestartStrategiesAreReadAndWritten(t *testing.T) {
 	}
 	if r := (Values{RestartStrategy: "fixed(1,1s)"}).Restart("none"); r.Kind != RestartFixed {
 		t.Error("the fallback wins over what the job says")
+	}
+}
+
+// A size that no task process can work with is refused when it is said, not raised in silence; a share is the least in a small
+// process.
+func TestTooLittleNetworkMemoryIsRefused(t *testing.T) {
+	ps := Check(map[string]string{NetworkMemory: "1KiB"})
+	if len(ps) != 1 || ps[0].Code != CodeBadValue || !strings.Contains(ps[0].Message, "1KiB is less than the 32.0 MiB") || !strings.Contains(ps[0].Hints[0], "at least 32MiB") {
+		t.Errorf("%+v", ps)
+	}
+	for v, want := range map[string]int64{"32MiB": 32 << 20, "33554432": 32 << 20, "1%": 32 << 20, "0%": 32 << 20, "50%": 128 << 20} {
+		if ps := Check(map[string]string{NetworkMemory: v}); len(ps) > 0 {
+			t.Errorf("%s: %v", v, ps)
+		}
+		m, err := Divide(256<<20, Values{NetworkMemory: v, StateMemory: "1%", BatchMemory: "1%"})
+		if err != nil || m.Network != want {
+			t.Errorf("%s: %d, %v", v, m.Network, err)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 const root = "../.."
 
-// binaries is the directory of sluice, flights, mixed and trial, built once.
+// binaries is the directory of sluice, flights, mixed, nexmark and trial, built once.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func testMain(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	for _, pkg := range []string{"cmd/sluice", "examples/flights", "examples/mixed", "internal/trial"} {
+	for _, pkg := range []string{"cmd/sluice", "examples/flights", "examples/mixed", "examples/nexmark", "internal/trial"} {
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, filepath.Base(pkg)), "./"+pkg)
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -114,7 +114,7 @@ type options struct {
 func newCluster(t *testing.T, o options) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: filepath.Join(t.TempDir(), "cluster"), cage: o.cage}
-	args := append([]string{"dev", "--detach", "--workers", fmt.Sprint(o.workers), "--slots", fmt.Sprint(o.slots), "--data-dir", c.dir}, o.args...)
+	args := append([]string{"dev", "--detach", "--workers", fmt.Sprint(o.workers), "--slots", fmt.Sprint(o.slots), "--ports", "free", "--data-dir", c.dir}, o.args...)
 	name := bin("sluice")
 	if o.cage != nil {
 		name, args = o.cage.wrap(t, c.dir, name, args)

@@ -53,6 +53,29 @@ func TestEveryQueryIsExactOnACluster(t *testing.T) {
 	}
 }
 
+// The program by itself, without the race detector, which would take minutes for this.
+func TestEveryQueryIsExactAtAnyParallelismInAnyModeUnderAnySchedule(t *testing.T) {
+	want := expected(t)
+	for _, query := range []string{"f1", "f2", "f3", "f5", "f6", "f8"} {
+		for _, parallelism := range []string{"1", "4"} {
+			for _, mode := range []string{"auto", "streaming", "batch"} {
+				for _, schedule := range []string{"region", "eager", "lazy"} {
+					if parallelism == "1" && schedule != "region" {
+						continue // make verify has these too
+					}
+					out := filepath.Join(t.TempDir(), "out")
+					a := command(t, nil, bin("flights"), "--query="+query, "--input="+absolute(t, "examples", "flights", "data", "flights-200k.csv.gz"),
+						"--airports="+absolute(t, "examples", "flights", "data", "airports.csv.gz"), "--out="+out,
+						"--sluice.parallelism="+parallelism, "--sluice.mode="+mode, "--sluice.schedule="+schedule)
+					if got := digestOf(t, out); a.exit != exitOK || got != want[query] {
+						t.Errorf("%s at parallelism %s in mode %s under %s: digest %+v, want %+v\n%s", query, parallelism, mode, schedule, got, want[query], a)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestTheStreamOfAMixedJobStartsWhenItsPastIsThere(t *testing.T) {
 	c := newCluster(t, options{workers: 2, slots: 4})
 	out := filepath.Join(t.TempDir(), "f5")

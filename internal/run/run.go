@@ -8,6 +8,10 @@ import (
 	"sync"
 )
 
+// ErrExited is the failure of a task whose goroutine was ended in the middle by runtime.Goexit, which testing.T.FailNow
+// calls too.
+var ErrExited = errors.New("the goroutine was ended by runtime.Goexit; return an error instead")
+
 // ErrStopped is the cause of a group's context after Stop.
 var ErrStopped = errors.New("stopped")
 
@@ -35,7 +39,8 @@ func NewGroup(parent context.Context, name string) *Group {
 func (g *Group) Context() context.Context { return g.ctx }
 
 // Go starts f as a task of the group. An error other than the group's own cancellation ends the group; so does a
-// panic, which is reported with its stack instead of taking the process down half-way through another task's write.
+// panic, which is reported with its stack instead of taking the process down half-way through another task's write, and a
+// runtime.Goexit (ErrExited).
 func (g *Group) Go(name string, f func(ctx context.Context) error) {
 	g.mu.Lock()
 	if g.mu.done {
@@ -46,9 +51,13 @@ func (g *Group) Go(name string, f func(ctx context.Context) error) {
 	g.mu.Unlock()
 	go func() {
 		defer g.wg.Done()
-		if err := protect(g.ctx, f); err != nil && !g.cancelled(err) {
-			g.fail(fmt.Errorf("%s/%s: %w", g.name, name, err))
-		}
+		err := ErrExited // stands if f does not return
+		defer func() {
+			if err != nil && !g.cancelled(err) {
+				g.fail(fmt.Errorf("%s/%s: %w", g.name, name, err))
+			}
+		}()
+		err = protect(g.ctx, f)
 	}()
 }
 

@@ -81,8 +81,13 @@ func (s *suite) claims() (cs []claim) {
 	}
 	cs = append(cs, s.batchClaims()...)
 	cs = append(cs, s.clusterClaims()...)
+	cs = append(cs,
+		s.faults("20 kills of the leader under a storm of submits lose and double none, and a running job does not notice", "NoSubmit", "-kills 20", "storm:"),
+		s.faults("30 losses of workers, of the split enumerator, and of the leader with them re-run what the rules allow, and the rows are right", "ALossOfAWorker", "-kills 30", "losses:"),
+		s.faults("each partition file deleted, truncated, with a bit flipped: exactly its producer runs again, and what had not finished", "ADamagedFile", "-damages -1", "damages:"),
+		s.faults("two jobs that each need all slots, submitted together 100 times, both finish", "TwoJobs", "-rounds 100", "contest:"),
+	)
 	return append(cs,
-		claim{name: "20 kills of the leader under a storm of submits", command: "make jepsen", check: s.storm},
 		claim{name: "goals of speed, against baselines in the same run", command: "make speed", check: s.speed},
 	)
 }
@@ -164,9 +169,13 @@ func (s *suite) embedded(ctx context.Context, query string, settings map[string]
 	return took, s.compare(ctx, query, out)
 }
 
-func (s *suite) storm(ctx context.Context) (string, error) {
-	out, err := run(ctx, s.root, nil, "make", "jepsen")
-	return lastLine(out, "storm:"), err
+// faults is a claim that a scenario of jepsen holds, with the line of its output that begins with word as the figure.
+func (s *suite) faults(name, test, flags, word string) claim {
+	arg := "JEPSEN=-run " + test + " " + flags
+	return claim{name: name, command: "make jepsen '" + arg + "'", check: func(ctx context.Context) (string, error) {
+		out, err := run(ctx, s.root, nil, "make", "jepsen", arg)
+		return lastLine(out, word), err
+	}}
 }
 
 func (s *suite) speed(ctx context.Context) (string, error) {

@@ -22,7 +22,7 @@ var drawn struct {
 	ports map[int]bool // never drawn again by this process
 }
 
-// FreeLoopback draws n different loopback addresses on which nothing listens at this moment, for clusters of tests,
+// FreeLoopback draws n different loopback addresses on which nothing listens at this moment, for clusters on one machine,
 // whose nodes must know their addresses before they start and keep them over restarts. No two calls in a process return
 // the same address. Another process may still take one before it is used; the listener then fails, loudly.
 func FreeLoopback(ctx context.Context, n int) ([]string, error) {

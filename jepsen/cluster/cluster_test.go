@@ -3,7 +3,9 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -21,11 +23,36 @@ func TestMain(m *testing.M) {
 		signal.Notify(term, syscall.SIGTERM)
 		fmt.Println("started", strings.Join(os.Args[1:], " "))
 		<-term
+	case "parent":
+		parent()
+	case "child": // ends when nobody holds the other end of its input any more
+		fmt.Println("started")
+		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("started")
 		select {}
 	}
+}
+
+// parent starts a child that does not outlive it, and ends at SIGTERM.
+func parent() {
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), "JEPSEN_NODE=child")
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	in, err := child.StdinPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	<-term
+	_ = in.Close() // the child ends
+	_ = child.Wait()
 }
 
 func layout(t *testing.T, behaviour string) *Cluster {

@@ -121,54 +121,51 @@ func (n *Node) PID() int {
 	return n.mu.cmd.Process.Pid
 }
 
-// Exited is closed when the process that runs now has ended.
-func (n *Node) Exited() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.mu.exited == nil {
-		closed := make(chan struct{})
-		close(closed)
-		return closed
-	}
-	return n.mu.exited
-}
-
 // Kill ends the process as kill -9 does and returns when it is gone.
 func (n *Node) Kill() error {
-	if err := n.signal(syscall.SIGKILL); err != nil {
+	exited, err := n.signal(syscall.SIGKILL)
+	if err != nil {
 		return err
 	}
-	<-n.Exited()
+	<-exited
 	return nil
 }
 
 // Pause stops the process without ending it.
-func (n *Node) Pause() error { return n.signal(syscall.SIGSTOP) }
+func (n *Node) Pause() error {
+	_, err := n.signal(syscall.SIGSTOP)
+	return err
+}
 
 // Resume continues a paused process.
-func (n *Node) Resume() error { return n.signal(syscall.SIGCONT) }
+func (n *Node) Resume() error {
+	_, err := n.signal(syscall.SIGCONT)
+	return err
+}
 
 // Terminate asks the process to end in order and kills it when ctx ends first.
 func (n *Node) Terminate(ctx context.Context) error {
-	if err := n.signal(syscall.SIGTERM); err != nil {
+	exited, err := n.signal(syscall.SIGTERM)
+	if err != nil {
 		return err
 	}
 	select {
-	case <-n.Exited():
+	case <-exited:
 		return nil
 	case <-ctx.Done():
 		return errors.Join(fmt.Errorf("%s did not end in time: %w", n.name, ctx.Err()), n.Kill())
 	}
 }
 
-func (n *Node) signal(s syscall.Signal) error {
+// signal returns what is closed when the process that got it has ended: the node may have been started again by then.
+func (n *Node) signal(s syscall.Signal) (exited <-chan struct{}, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.alive() {
-		return fmt.Errorf("%s is not running", n.name)
+		return nil, fmt.Errorf("%s is not running", n.name)
 	}
 	if err := n.mu.cmd.Process.Signal(s); err != nil {
-		return fmt.Errorf("signal %v to %s: %w", s, n.name, err)
+		return nil, fmt.Errorf("signal %v to %s: %w", s, n.name, err)
 	}
 	switch s {
 	case syscall.SIGSTOP:
@@ -176,7 +173,7 @@ func (n *Node) signal(s syscall.Signal) error {
 	case syscall.SIGCONT:
 		n.mu.paused = false
 	}
-	return nil
+	return n.mu.exited, nil
 }
 
 // close ends the process, whatever its state, and waits for it.

@@ -98,6 +98,9 @@ func awaitRunning(ctx context.Context, cl *client, job string) (*apipb.StatusRes
 		if err != nil {
 			return nil, err
 		}
+		if terminal(st.Status) {
+			return nil, fmt.Errorf("job %s is %v: its subtasks have never been at work all at once: %v", job, st.Status, st.Failure)
+		}
 		running := len(st.Subtasks) > 0
 		for _, sub := range st.Subtasks {
 			running = running && sub.State == jobpb.SubtaskState_SUBTASK_RUNNING

@@ -4,10 +4,6 @@ package scenario
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,37 +15,27 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
-var (
-	kills = flag.Int("kills", 20, "kills of the leader")
-	seed  = flag.Uint64("seed", 1, "seed of schedule and workload")
-)
-
-// root is the checkout; the binaries come from `make build`.
-const root = "../.."
-
 func TestNoSubmitIsLostOrDoubledUnderAStormOfLeaderKills(t *testing.T) {
 	flights := absolute(t, "bin", "examples", "flights")
 	sluice := absolute(t, "bin", "sluice")
 	input := absolute(t, "examples", "flights", "data", "flights-200k.csv.gz")
-	raw, err := os.ReadFile(flights)
-	if err != nil {
-		t.Fatalf("%v: run `make build` first", err)
-	}
-	sum := sha256.Sum256(raw)
-	artifact := hex.EncodeToString(sum[:])
+	artifact := digestOf(t, flights)
 	spec := func(name, query, out, rate string) *jobpb.JobSpec {
 		return &jobpb.JobSpec{Name: name, Artifact: artifact, Parallelism: 1, Params: map[string]string{
 			"query": query, "input": input, "out": out, "rate": rate,
 		}}
 	}
-	dir := keptOnFailure(t)
+	dir, n := keptOnFailure(t), count(*kills, 20)
 	s := &LeaderStorm{
-		Binary: sluice, Artifact: artifact, Dir: dir, Kills: *kills, Clients: 8, Seed: *seed, Log: t.Logf,
+		Binary: sluice, Artifact: artifact, Dir: dir, Kills: n, Clients: 8, Seed: *seed, Log: t.Logf,
 		Expected: expected(t, "f1"), LongWant: expected(t, "f2"),
 		Spec: func(request, out string) *jobpb.JobSpec { return spec("storm", "f1", out, "0") },
-		// 200,000 records at this rate outlast all the kills.
+		// 200,000 records at this rate outlast all the kills. All of it runs at once: stage by stage its readers would not
+		// be there from the beginning.
 		Long: func(out string) *jobpb.JobSpec {
-			return spec("long", "f2", out, fmt.Sprint(200_000/(4*(*kills)+20)))
+			long := spec("long", "f2", out, fmt.Sprint(200_000/(4*n+20)))
+			long.Settings = map[string]string{"mode": "streaming"}
+			return long
 		},
 		Upload: func(ctx context.Context, addresses []string) error {
 			cmd := exec.CommandContext(ctx, sluice, "submit", flights, "--dry-run", "-p", "query=f1", "-p", "input="+input, "-p", "out="+filepath.Join(dir, "none"))
@@ -61,6 +47,7 @@ func TestNoSubmitIsLostOrDoubledUnderAStormOfLeaderKills(t *testing.T) {
 			return nil
 		},
 	}
+	reproduce(t, fmt.Sprintf("-kills %d", n))
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	rep, err := s.Run(ctx)
@@ -69,48 +56,7 @@ func TestNoSubmitIsLostOrDoubledUnderAStormOfLeaderKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep.Kills != *kills {
-		t.Errorf("%d of %d kills took effect", rep.Kills, *kills)
+	if rep.Kills != n {
+		t.Errorf("%d of %d kills took effect", rep.Kills, n)
 	}
-}
-
-func absolute(t *testing.T, parts ...string) string {
-	t.Helper()
-	path, err := filepath.Abs(filepath.Join(append([]string{root}, parts...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// keptOnFailure is a directory that outlives a failed test.
-func keptOnFailure(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "sluice-jepsen-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("data, logs and history are kept in %s", dir)
-			return
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
-func expected(t *testing.T, query string) Digest {
-	t.Helper()
-	raw, err := os.ReadFile(absolute(t, "examples", "flights", "data", "flights200k_expected.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file struct{ Queries map[string]Digest }
-	if err := json.Unmarshal(raw, &file); err != nil {
-		t.Fatal(err)
-	}
-	return file.Queries[query]
 }

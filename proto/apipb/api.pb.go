@@ -298,10 +298,13 @@ func (*PlanRequest_Spec) isPlanRequest_What() {}
 func (*PlanRequest_Job) isPlanRequest_What() {}
 
 type PlanResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plan          *jobpb.Plan            `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
-	Errors        []*jobpb.Diagnostic    `protobuf:"bytes,2,rep,name=errors,proto3" json:"errors,omitempty"`
-	Output        string                 `protobuf:"bytes,3,opt,name=output,proto3" json:"output,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Plan   *jobpb.Plan            `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	Errors []*jobpb.Diagnostic    `protobuf:"bytes,2,rep,name=errors,proto3" json:"errors,omitempty"`
+	Output string                 `protobuf:"bytes,3,opt,name=output,proto3" json:"output,omitempty"`
+	// What the plan means, as in a StatusResponse, without states and results.
+	Edges         []*EdgeInfo   `protobuf:"bytes,4,rep,name=edges,proto3" json:"edges,omitempty"`
+	Regions       []*RegionInfo `protobuf:"bytes,5,rep,name=regions,proto3" json:"regions,omitempty"` // in the order in which they start
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -355,6 +358,20 @@ func (x *PlanResponse) GetOutput() string {
 		return x.Output
 	}
 	return ""
+}
+
+func (x *PlanResponse) GetEdges() []*EdgeInfo {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *PlanResponse) GetRegions() []*RegionInfo {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
 }
 
 type ListRequest struct {
@@ -1134,6 +1151,7 @@ type RegionInfo struct {
 	State         jobpb.RegionStatus     `protobuf:"varint,3,opt,name=state,proto3,enum=sluice.job.RegionStatus" json:"state,omitempty"`
 	Subtasks      []string               `protobuf:"bytes,4,rep,name=subtasks,proto3" json:"subtasks,omitempty"`                               // "chain name[index]"
 	InputEdges    []int32                `protobuf:"varint,6,rep,packed,name=input_edges,json=inputEdges,proto3" json:"input_edges,omitempty"` // BLOCKING edges whose results it reads: indices into StatusResponse.edges
+	After         []*RegionRange         `protobuf:"bytes,7,rep,name=after,proto3" json:"after,omitempty"`                                     // regions whose results it reads, itself left out: they finish first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1203,6 +1221,66 @@ func (x *RegionInfo) GetInputEdges() []int32 {
 	return nil
 }
 
+func (x *RegionInfo) GetAfter() []*RegionRange {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+// RegionRange is the regions from first to last, both included.
+type RegionRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         int32                  `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Last          int32                  `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegionRange) Reset() {
+	*x = RegionRange{}
+	mi := &file_proto_apipb_api_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegionRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegionRange) ProtoMessage() {}
+
+func (x *RegionRange) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegionRange.ProtoReflect.Descriptor instead.
+func (*RegionRange) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RegionRange) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *RegionRange) GetLast() int32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
 type EdgeInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -1215,13 +1293,14 @@ type EdgeInfo struct {
 	ToRegions     []int32                `protobuf:"varint,8,rep,packed,name=to_regions,json=toRegions,proto3" json:"to_regions,omitempty"`       // of its consumers, in order
 	Reproducible  bool                   `protobuf:"varint,9,opt,name=reproducible,proto3" json:"reproducible,omitempty"`                         // consumers that have finished stay so when a producer runs again
 	Result        *ResultInfo            `protobuf:"bytes,10,opt,name=result,proto3" json:"result,omitempty"`                                     // of BLOCKING edges
+	Gated         bool                   `protobuf:"varint,11,opt,name=gated,proto3" json:"gated,omitempty"`                                      // not read before the inputs that its consumer wants first have ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EdgeInfo) Reset() {
 	*x = EdgeInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[14]
+	mi := &file_proto_apipb_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1312,7 @@ func (x *EdgeInfo) String() string {
 func (*EdgeInfo) ProtoMessage() {}
 
 func (x *EdgeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[14]
+	mi := &file_proto_apipb_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1325,7 @@ func (x *EdgeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgeInfo.ProtoReflect.Descriptor instead.
 func (*EdgeInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{14}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EdgeInfo) GetFrom() string {
@@ -1319,6 +1398,13 @@ func (x *EdgeInfo) GetResult() *ResultInfo {
 	return nil
 }
 
+func (x *EdgeInfo) GetGated() bool {
+	if x != nil {
+		return x.Gated
+	}
+	return false
+}
+
 // ResultInfo is what the producers of a BLOCKING edge have stored.
 type ResultInfo struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1335,7 +1421,7 @@ type ResultInfo struct {
 
 func (x *ResultInfo) Reset() {
 	*x = ResultInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[15]
+	mi := &file_proto_apipb_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1433,7 @@ func (x *ResultInfo) String() string {
 func (*ResultInfo) ProtoMessage() {}
 
 func (x *ResultInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[15]
+	mi := &file_proto_apipb_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1446,7 @@ func (x *ResultInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultInfo.ProtoReflect.Descriptor instead.
 func (*ResultInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{15}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResultInfo) GetProducers() int32 {
@@ -1415,7 +1501,7 @@ type SinkInfo struct {
 
 func (x *SinkInfo) Reset() {
 	*x = SinkInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[16]
+	mi := &file_proto_apipb_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1513,7 @@ func (x *SinkInfo) String() string {
 func (*SinkInfo) ProtoMessage() {}
 
 func (x *SinkInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[16]
+	mi := &file_proto_apipb_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1526,7 @@ func (x *SinkInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SinkInfo.ProtoReflect.Descriptor instead.
 func (*SinkInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{16}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SinkInfo) GetOperator() string {
@@ -1467,7 +1553,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[17]
+	mi := &file_proto_apipb_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1565,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[17]
+	mi := &file_proto_apipb_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1578,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{17}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelRequest) GetJob() string {
@@ -1518,7 +1604,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[18]
+	mi := &file_proto_apipb_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1616,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[18]
+	mi := &file_proto_apipb_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1629,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{18}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelResponse) GetStatus() jobpb.JobStatus {
@@ -1564,7 +1650,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[19]
+	mi := &file_proto_apipb_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1662,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[19]
+	mi := &file_proto_apipb_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1675,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{19}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EventsRequest) GetJob() string {
@@ -1624,7 +1710,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[20]
+	mi := &file_proto_apipb_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1722,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[20]
+	mi := &file_proto_apipb_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1735,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{20}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LogsRequest) GetJob() string {
@@ -1684,7 +1770,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_proto_apipb_api_proto_msgTypes[21]
+	mi := &file_proto_apipb_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1782,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[21]
+	mi := &file_proto_apipb_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1795,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{21}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LogLine) GetWorker() string {
@@ -1746,7 +1832,7 @@ type UploadRequest struct {
 
 func (x *UploadRequest) Reset() {
 	*x = UploadRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[22]
+	mi := &file_proto_apipb_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1844,7 @@ func (x *UploadRequest) String() string {
 func (*UploadRequest) ProtoMessage() {}
 
 func (x *UploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[22]
+	mi := &file_proto_apipb_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1857,7 @@ func (x *UploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadRequest.ProtoReflect.Descriptor instead.
 func (*UploadRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{22}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UploadRequest) GetPart() isUploadRequest_Part {
@@ -1825,7 +1911,7 @@ type UploadHeader struct {
 
 func (x *UploadHeader) Reset() {
 	*x = UploadHeader{}
-	mi := &file_proto_apipb_api_proto_msgTypes[23]
+	mi := &file_proto_apipb_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +1923,7 @@ func (x *UploadHeader) String() string {
 func (*UploadHeader) ProtoMessage() {}
 
 func (x *UploadHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[23]
+	mi := &file_proto_apipb_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1936,7 @@ func (x *UploadHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadHeader.ProtoReflect.Descriptor instead.
 func (*UploadHeader) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{23}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UploadHeader) GetDigest() string {
@@ -1877,7 +1963,7 @@ type UploadResponse struct {
 
 func (x *UploadResponse) Reset() {
 	*x = UploadResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[24]
+	mi := &file_proto_apipb_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +1975,7 @@ func (x *UploadResponse) String() string {
 func (*UploadResponse) ProtoMessage() {}
 
 func (x *UploadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[24]
+	mi := &file_proto_apipb_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +1988,7 @@ func (x *UploadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadResponse.ProtoReflect.Descriptor instead.
 func (*UploadResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{24}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UploadResponse) GetDigest() string {
@@ -1928,7 +2014,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	mi := &file_proto_apipb_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1940,7 +2026,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	mi := &file_proto_apipb_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +2039,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{25}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StatRequest) GetDigest() string {
@@ -1973,7 +2059,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[26]
+	mi := &file_proto_apipb_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2071,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[26]
+	mi := &file_proto_apipb_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2084,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{26}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StatResponse) GetExists() bool {
@@ -2024,7 +2110,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	mi := &file_proto_apipb_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2122,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	mi := &file_proto_apipb_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2135,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{27}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FetchRequest) GetDigest() string {
@@ -2068,7 +2154,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	mi := &file_proto_apipb_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2166,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	mi := &file_proto_apipb_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2179,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{28}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -2111,7 +2197,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[29]
+	mi := &file_proto_apipb_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2209,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[29]
+	mi := &file_proto_apipb_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2222,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{29}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{30}
 }
 
 type InfoResponse struct {
@@ -2157,7 +2243,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[30]
+	mi := &file_proto_apipb_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2255,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[30]
+	mi := &file_proto_apipb_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2268,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{30}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *InfoResponse) GetCluster() string {
@@ -2264,7 +2350,7 @@ type WorkersRequest struct {
 
 func (x *WorkersRequest) Reset() {
 	*x = WorkersRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[31]
+	mi := &file_proto_apipb_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2362,7 @@ func (x *WorkersRequest) String() string {
 func (*WorkersRequest) ProtoMessage() {}
 
 func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[31]
+	mi := &file_proto_apipb_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2375,7 @@ func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersRequest.ProtoReflect.Descriptor instead.
 func (*WorkersRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{31}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WorkersRequest) GetStale() bool {
@@ -2309,7 +2395,7 @@ type WorkersResponse struct {
 
 func (x *WorkersResponse) Reset() {
 	*x = WorkersResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[32]
+	mi := &file_proto_apipb_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2407,7 @@ func (x *WorkersResponse) String() string {
 func (*WorkersResponse) ProtoMessage() {}
 
 func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[32]
+	mi := &file_proto_apipb_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2420,7 @@ func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersResponse.ProtoReflect.Descriptor instead.
 func (*WorkersResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{32}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkersResponse) GetWorkers() []*WorkerInfo {
@@ -2362,7 +2448,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[33]
+	mi := &file_proto_apipb_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2460,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[33]
+	mi := &file_proto_apipb_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2473,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{33}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkerInfo) GetWorker() *commandpb.Worker {
@@ -2421,7 +2507,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[34]
+	mi := &file_proto_apipb_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2433,7 +2519,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[34]
+	mi := &file_proto_apipb_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2532,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{34}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -2471,7 +2557,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[35]
+	mi := &file_proto_apipb_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2569,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[35]
+	mi := &file_proto_apipb_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2496,7 +2582,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{35}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{36}
 }
 
 type PeersRequest struct {
@@ -2508,7 +2594,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[36]
+	mi := &file_proto_apipb_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2606,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[36]
+	mi := &file_proto_apipb_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2619,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{36}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PeersRequest) GetStale() bool {
@@ -2554,7 +2640,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[37]
+	mi := &file_proto_apipb_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2652,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[37]
+	mi := &file_proto_apipb_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2665,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{37}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PeersResponse) GetPeers() []*PeerInfo {
@@ -2620,7 +2706,7 @@ type PeerInfo struct {
 
 func (x *PeerInfo) Reset() {
 	*x = PeerInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[38]
+	mi := &file_proto_apipb_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2718,7 @@ func (x *PeerInfo) String() string {
 func (*PeerInfo) ProtoMessage() {}
 
 func (x *PeerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[38]
+	mi := &file_proto_apipb_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2731,7 @@ func (x *PeerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerInfo.ProtoReflect.Descriptor instead.
 func (*PeerInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{38}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PeerInfo) GetId() string {
@@ -2722,7 +2808,7 @@ type AddPeerRequest struct {
 
 func (x *AddPeerRequest) Reset() {
 	*x = AddPeerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[39]
+	mi := &file_proto_apipb_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2820,7 @@ func (x *AddPeerRequest) String() string {
 func (*AddPeerRequest) ProtoMessage() {}
 
 func (x *AddPeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[39]
+	mi := &file_proto_apipb_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2833,7 @@ func (x *AddPeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPeerRequest.ProtoReflect.Descriptor instead.
 func (*AddPeerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{39}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AddPeerRequest) GetId() string {
@@ -2779,7 +2865,7 @@ type AddPeerResponse struct {
 
 func (x *AddPeerResponse) Reset() {
 	*x = AddPeerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[40]
+	mi := &file_proto_apipb_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +2877,7 @@ func (x *AddPeerResponse) String() string {
 func (*AddPeerResponse) ProtoMessage() {}
 
 func (x *AddPeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[40]
+	mi := &file_proto_apipb_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +2890,7 @@ func (x *AddPeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPeerResponse.ProtoReflect.Descriptor instead.
 func (*AddPeerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{40}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{41}
 }
 
 type RemovePeerRequest struct {
@@ -2817,7 +2903,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[41]
+	mi := &file_proto_apipb_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +2915,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[41]
+	mi := &file_proto_apipb_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +2928,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{41}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -2867,7 +2953,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[42]
+	mi := &file_proto_apipb_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +2965,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[42]
+	mi := &file_proto_apipb_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +2978,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{42}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{43}
 }
 
 type TransferLeaderRequest struct {
@@ -2904,7 +2990,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[43]
+	mi := &file_proto_apipb_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +3002,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[43]
+	mi := &file_proto_apipb_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +3015,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{43}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -2948,7 +3034,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[44]
+	mi := &file_proto_apipb_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2960,7 +3046,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[44]
+	mi := &file_proto_apipb_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,7 +3059,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{44}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -2991,7 +3077,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[45]
+	mi := &file_proto_apipb_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3089,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[45]
+	mi := &file_proto_apipb_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3102,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{45}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{46}
 }
 
 type RestoreSnapshotRequest struct {
@@ -3028,7 +3114,7 @@ type RestoreSnapshotRequest struct {
 
 func (x *RestoreSnapshotRequest) Reset() {
 	*x = RestoreSnapshotRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[46]
+	mi := &file_proto_apipb_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3126,7 @@ func (x *RestoreSnapshotRequest) String() string {
 func (*RestoreSnapshotRequest) ProtoMessage() {}
 
 func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[46]
+	mi := &file_proto_apipb_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3139,7 @@ func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{46}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RestoreSnapshotRequest) GetData() []byte {
@@ -3072,7 +3158,7 @@ type RestoreSnapshotResponse struct {
 
 func (x *RestoreSnapshotResponse) Reset() {
 	*x = RestoreSnapshotResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[47]
+	mi := &file_proto_apipb_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3170,7 @@ func (x *RestoreSnapshotResponse) String() string {
 func (*RestoreSnapshotResponse) ProtoMessage() {}
 
 func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[47]
+	mi := &file_proto_apipb_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3183,7 @@ func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{47}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RestoreSnapshotResponse) GetIndex() uint64 {
@@ -3122,7 +3208,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[48]
+	mi := &file_proto_apipb_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3220,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[48]
+	mi := &file_proto_apipb_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3233,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{48}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *HelloRequest) GetId() string {
@@ -3216,7 +3302,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[49]
+	mi := &file_proto_apipb_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3314,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[49]
+	mi := &file_proto_apipb_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3327,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{49}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *HelloResponse) GetId() string {
@@ -3319,7 +3405,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[50]
+	mi := &file_proto_apipb_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3331,7 +3417,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[50]
+	mi := &file_proto_apipb_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3344,7 +3430,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{50}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *JoinRequest) GetId() string {
@@ -3384,7 +3470,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[51]
+	mi := &file_proto_apipb_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3482,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[51]
+	mi := &file_proto_apipb_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3495,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{51}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *JoinResponse) GetCluster() string {
@@ -3427,7 +3513,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[52]
+	mi := &file_proto_apipb_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3525,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[52]
+	mi := &file_proto_apipb_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3538,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{52}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{53}
 }
 
 type InventoryResponse struct {
@@ -3464,7 +3550,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[53]
+	mi := &file_proto_apipb_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +3562,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[53]
+	mi := &file_proto_apipb_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +3575,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{53}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *InventoryResponse) GetArtifacts() []string {
@@ -3508,7 +3594,7 @@ type ChainRequest struct {
 
 func (x *ChainRequest) Reset() {
 	*x = ChainRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[54]
+	mi := &file_proto_apipb_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3520,7 +3606,7 @@ func (x *ChainRequest) String() string {
 func (*ChainRequest) ProtoMessage() {}
 
 func (x *ChainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[54]
+	mi := &file_proto_apipb_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3533,7 +3619,7 @@ func (x *ChainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainRequest.ProtoReflect.Descriptor instead.
 func (*ChainRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{54}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ChainRequest) GetIndex() uint64 {
@@ -3554,7 +3640,7 @@ type ChainResponse struct {
 
 func (x *ChainResponse) Reset() {
 	*x = ChainResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[55]
+	mi := &file_proto_apipb_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3566,7 +3652,7 @@ func (x *ChainResponse) String() string {
 func (*ChainResponse) ProtoMessage() {}
 
 func (x *ChainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[55]
+	mi := &file_proto_apipb_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3579,7 +3665,7 @@ func (x *ChainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainResponse.ProtoReflect.Descriptor instead.
 func (*ChainResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{55}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ChainResponse) GetApplied() uint64 {
@@ -3626,11 +3712,13 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\vPlanRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.sluice.job.JobSpecH\x00R\x04spec\x12\x12\n" +
 	"\x03job\x18\x02 \x01(\tH\x00R\x03jobB\x06\n" +
-	"\x04what\"|\n" +
+	"\x04what\"\xda\x01\n" +
 	"\fPlanResponse\x12$\n" +
 	"\x04plan\x18\x01 \x01(\v2\x10.sluice.job.PlanR\x04plan\x12.\n" +
 	"\x06errors\x18\x02 \x03(\v2\x16.sluice.job.DiagnosticR\x06errors\x12\x16\n" +
-	"\x06output\x18\x03 \x01(\tR\x06output\"R\n" +
+	"\x06output\x18\x03 \x01(\tR\x06output\x12*\n" +
+	"\x05edges\x18\x04 \x03(\v2\x14.sluice.api.EdgeInfoR\x05edges\x120\n" +
+	"\aregions\x18\x05 \x03(\v2\x16.sluice.api.RegionInfoR\aregions\"R\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12-\n" +
 	"\x06status\x18\x02 \x03(\x0e2\x15.sluice.job.JobStatusR\x06status\"d\n" +
@@ -3713,7 +3801,7 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\aprocess\x18\b \x01(\x04R\aprocess\x120\n" +
 	"\bcounters\x18\t \x01(\v2\x14.sluice.job.CountersR\bcounters\x12\x1c\n" +
 	"\toperators\x18\n" +
-	" \x03(\tR\toperators\"\xab\x01\n" +
+	" \x03(\tR\toperators\"\xda\x01\n" +
 	"\n" +
 	"RegionInfo\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
@@ -3721,7 +3809,11 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x05state\x18\x03 \x01(\x0e2\x18.sluice.job.RegionStatusR\x05state\x12\x1a\n" +
 	"\bsubtasks\x18\x04 \x03(\tR\bsubtasks\x12\x1f\n" +
 	"\vinput_edges\x18\x06 \x03(\x05R\n" +
-	"inputEdgesJ\x04\b\x05\x10\x06\"\xe3\x02\n" +
+	"inputEdges\x12-\n" +
+	"\x05after\x18\a \x03(\v2\x17.sluice.api.RegionRangeR\x05afterJ\x04\b\x05\x10\x06\"7\n" +
+	"\vRegionRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\x05R\x04last\"\xf9\x02\n" +
 	"\bEdgeInfo\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x129\n" +
@@ -3734,7 +3826,8 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"to_regions\x18\b \x03(\x05R\ttoRegions\x12\"\n" +
 	"\freproducible\x18\t \x01(\bR\freproducible\x12.\n" +
 	"\x06result\x18\n" +
-	" \x01(\v2\x16.sluice.api.ResultInfoR\x06result\"\xa2\x01\n" +
+	" \x01(\v2\x16.sluice.api.ResultInfoR\x06result\x12\x14\n" +
+	"\x05gated\x18\v \x01(\bR\x05gated\"\xa2\x01\n" +
 	"\n" +
 	"ResultInfo\x12\x1c\n" +
 	"\tproducers\x18\x01 \x01(\x05R\tproducers\x12\x16\n" +
@@ -3929,7 +4022,7 @@ func file_proto_apipb_api_proto_rawDescGZIP() []byte {
 	return file_proto_apipb_api_proto_rawDescData
 }
 
-var file_proto_apipb_api_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_proto_apipb_api_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_proto_apipb_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),             // 0: sluice.api.ErrorDetail
 	(*SubmitRequest)(nil),           // 1: sluice.api.SubmitRequest
@@ -3945,154 +4038,158 @@ var file_proto_apipb_api_proto_goTypes = []any{
 	(*StatusResponse)(nil),          // 11: sluice.api.StatusResponse
 	(*SubtaskStatus)(nil),           // 12: sluice.api.SubtaskStatus
 	(*RegionInfo)(nil),              // 13: sluice.api.RegionInfo
-	(*EdgeInfo)(nil),                // 14: sluice.api.EdgeInfo
-	(*ResultInfo)(nil),              // 15: sluice.api.ResultInfo
-	(*SinkInfo)(nil),                // 16: sluice.api.SinkInfo
-	(*CancelRequest)(nil),           // 17: sluice.api.CancelRequest
-	(*CancelResponse)(nil),          // 18: sluice.api.CancelResponse
-	(*EventsRequest)(nil),           // 19: sluice.api.EventsRequest
-	(*LogsRequest)(nil),             // 20: sluice.api.LogsRequest
-	(*LogLine)(nil),                 // 21: sluice.api.LogLine
-	(*UploadRequest)(nil),           // 22: sluice.api.UploadRequest
-	(*UploadHeader)(nil),            // 23: sluice.api.UploadHeader
-	(*UploadResponse)(nil),          // 24: sluice.api.UploadResponse
-	(*StatRequest)(nil),             // 25: sluice.api.StatRequest
-	(*StatResponse)(nil),            // 26: sluice.api.StatResponse
-	(*FetchRequest)(nil),            // 27: sluice.api.FetchRequest
-	(*Chunk)(nil),                   // 28: sluice.api.Chunk
-	(*InfoRequest)(nil),             // 29: sluice.api.InfoRequest
-	(*InfoResponse)(nil),            // 30: sluice.api.InfoResponse
-	(*WorkersRequest)(nil),          // 31: sluice.api.WorkersRequest
-	(*WorkersResponse)(nil),         // 32: sluice.api.WorkersResponse
-	(*WorkerInfo)(nil),              // 33: sluice.api.WorkerInfo
-	(*DrainWorkerRequest)(nil),      // 34: sluice.api.DrainWorkerRequest
-	(*DrainWorkerResponse)(nil),     // 35: sluice.api.DrainWorkerResponse
-	(*PeersRequest)(nil),            // 36: sluice.api.PeersRequest
-	(*PeersResponse)(nil),           // 37: sluice.api.PeersResponse
-	(*PeerInfo)(nil),                // 38: sluice.api.PeerInfo
-	(*AddPeerRequest)(nil),          // 39: sluice.api.AddPeerRequest
-	(*AddPeerResponse)(nil),         // 40: sluice.api.AddPeerResponse
-	(*RemovePeerRequest)(nil),       // 41: sluice.api.RemovePeerRequest
-	(*RemovePeerResponse)(nil),      // 42: sluice.api.RemovePeerResponse
-	(*TransferLeaderRequest)(nil),   // 43: sluice.api.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 44: sluice.api.TransferLeaderResponse
-	(*SaveSnapshotRequest)(nil),     // 45: sluice.api.SaveSnapshotRequest
-	(*RestoreSnapshotRequest)(nil),  // 46: sluice.api.RestoreSnapshotRequest
-	(*RestoreSnapshotResponse)(nil), // 47: sluice.api.RestoreSnapshotResponse
-	(*HelloRequest)(nil),            // 48: sluice.api.HelloRequest
-	(*HelloResponse)(nil),           // 49: sluice.api.HelloResponse
-	(*JoinRequest)(nil),             // 50: sluice.api.JoinRequest
-	(*JoinResponse)(nil),            // 51: sluice.api.JoinResponse
-	(*InventoryRequest)(nil),        // 52: sluice.api.InventoryRequest
-	(*InventoryResponse)(nil),       // 53: sluice.api.InventoryResponse
-	(*ChainRequest)(nil),            // 54: sluice.api.ChainRequest
-	(*ChainResponse)(nil),           // 55: sluice.api.ChainResponse
-	nil,                             // 56: sluice.api.StatusResponse.ParamsEntry
-	nil,                             // 57: sluice.api.StatusResponse.SettingsEntry
-	(*jobpb.JobSpec)(nil),           // 58: sluice.job.JobSpec
-	(*jobpb.Plan)(nil),              // 59: sluice.job.Plan
-	(*jobpb.Diagnostic)(nil),        // 60: sluice.job.Diagnostic
-	(jobpb.JobStatus)(0),            // 61: sluice.job.JobStatus
-	(*jobpb.Failure)(nil),           // 62: sluice.job.Failure
-	(jobpb.SubtaskState)(0),         // 63: sluice.job.SubtaskState
-	(*jobpb.Counters)(nil),          // 64: sluice.job.Counters
-	(jobpb.RegionStatus)(0),         // 65: sluice.job.RegionStatus
-	(jobpb.Partitioner)(0),          // 66: sluice.job.Partitioner
-	(jobpb.ExchangeKind)(0),         // 67: sluice.job.ExchangeKind
-	(jobpb.Guarantee)(0),            // 68: sluice.job.Guarantee
-	(*commandpb.Worker)(nil),        // 69: sluice.command.Worker
-	(*jobpb.Event)(nil),             // 70: sluice.job.Event
+	(*RegionRange)(nil),             // 14: sluice.api.RegionRange
+	(*EdgeInfo)(nil),                // 15: sluice.api.EdgeInfo
+	(*ResultInfo)(nil),              // 16: sluice.api.ResultInfo
+	(*SinkInfo)(nil),                // 17: sluice.api.SinkInfo
+	(*CancelRequest)(nil),           // 18: sluice.api.CancelRequest
+	(*CancelResponse)(nil),          // 19: sluice.api.CancelResponse
+	(*EventsRequest)(nil),           // 20: sluice.api.EventsRequest
+	(*LogsRequest)(nil),             // 21: sluice.api.LogsRequest
+	(*LogLine)(nil),                 // 22: sluice.api.LogLine
+	(*UploadRequest)(nil),           // 23: sluice.api.UploadRequest
+	(*UploadHeader)(nil),            // 24: sluice.api.UploadHeader
+	(*UploadResponse)(nil),          // 25: sluice.api.UploadResponse
+	(*StatRequest)(nil),             // 26: sluice.api.StatRequest
+	(*StatResponse)(nil),            // 27: sluice.api.StatResponse
+	(*FetchRequest)(nil),            // 28: sluice.api.FetchRequest
+	(*Chunk)(nil),                   // 29: sluice.api.Chunk
+	(*InfoRequest)(nil),             // 30: sluice.api.InfoRequest
+	(*InfoResponse)(nil),            // 31: sluice.api.InfoResponse
+	(*WorkersRequest)(nil),          // 32: sluice.api.WorkersRequest
+	(*WorkersResponse)(nil),         // 33: sluice.api.WorkersResponse
+	(*WorkerInfo)(nil),              // 34: sluice.api.WorkerInfo
+	(*DrainWorkerRequest)(nil),      // 35: sluice.api.DrainWorkerRequest
+	(*DrainWorkerResponse)(nil),     // 36: sluice.api.DrainWorkerResponse
+	(*PeersRequest)(nil),            // 37: sluice.api.PeersRequest
+	(*PeersResponse)(nil),           // 38: sluice.api.PeersResponse
+	(*PeerInfo)(nil),                // 39: sluice.api.PeerInfo
+	(*AddPeerRequest)(nil),          // 40: sluice.api.AddPeerRequest
+	(*AddPeerResponse)(nil),         // 41: sluice.api.AddPeerResponse
+	(*RemovePeerRequest)(nil),       // 42: sluice.api.RemovePeerRequest
+	(*RemovePeerResponse)(nil),      // 43: sluice.api.RemovePeerResponse
+	(*TransferLeaderRequest)(nil),   // 44: sluice.api.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 45: sluice.api.TransferLeaderResponse
+	(*SaveSnapshotRequest)(nil),     // 46: sluice.api.SaveSnapshotRequest
+	(*RestoreSnapshotRequest)(nil),  // 47: sluice.api.RestoreSnapshotRequest
+	(*RestoreSnapshotResponse)(nil), // 48: sluice.api.RestoreSnapshotResponse
+	(*HelloRequest)(nil),            // 49: sluice.api.HelloRequest
+	(*HelloResponse)(nil),           // 50: sluice.api.HelloResponse
+	(*JoinRequest)(nil),             // 51: sluice.api.JoinRequest
+	(*JoinResponse)(nil),            // 52: sluice.api.JoinResponse
+	(*InventoryRequest)(nil),        // 53: sluice.api.InventoryRequest
+	(*InventoryResponse)(nil),       // 54: sluice.api.InventoryResponse
+	(*ChainRequest)(nil),            // 55: sluice.api.ChainRequest
+	(*ChainResponse)(nil),           // 56: sluice.api.ChainResponse
+	nil,                             // 57: sluice.api.StatusResponse.ParamsEntry
+	nil,                             // 58: sluice.api.StatusResponse.SettingsEntry
+	(*jobpb.JobSpec)(nil),           // 59: sluice.job.JobSpec
+	(*jobpb.Plan)(nil),              // 60: sluice.job.Plan
+	(*jobpb.Diagnostic)(nil),        // 61: sluice.job.Diagnostic
+	(jobpb.JobStatus)(0),            // 62: sluice.job.JobStatus
+	(*jobpb.Failure)(nil),           // 63: sluice.job.Failure
+	(jobpb.SubtaskState)(0),         // 64: sluice.job.SubtaskState
+	(*jobpb.Counters)(nil),          // 65: sluice.job.Counters
+	(jobpb.RegionStatus)(0),         // 66: sluice.job.RegionStatus
+	(jobpb.Partitioner)(0),          // 67: sluice.job.Partitioner
+	(jobpb.ExchangeKind)(0),         // 68: sluice.job.ExchangeKind
+	(jobpb.Guarantee)(0),            // 69: sluice.job.Guarantee
+	(*commandpb.Worker)(nil),        // 70: sluice.command.Worker
+	(*jobpb.Event)(nil),             // 71: sluice.job.Event
 }
 var file_proto_apipb_api_proto_depIdxs = []int32{
-	58, // 0: sluice.api.SubmitRequest.spec:type_name -> sluice.job.JobSpec
-	58, // 1: sluice.api.PlanRequest.spec:type_name -> sluice.job.JobSpec
-	59, // 2: sluice.api.PlanResponse.plan:type_name -> sluice.job.Plan
-	60, // 3: sluice.api.PlanResponse.errors:type_name -> sluice.job.Diagnostic
-	61, // 4: sluice.api.ListRequest.status:type_name -> sluice.job.JobStatus
-	7,  // 5: sluice.api.ListResponse.jobs:type_name -> sluice.api.JobSummary
-	8,  // 6: sluice.api.ListResponse.read:type_name -> sluice.api.ReadInfo
-	61, // 7: sluice.api.JobSummary.status:type_name -> sluice.job.JobStatus
-	61, // 8: sluice.api.WaitRequest.until:type_name -> sluice.job.JobStatus
-	61, // 9: sluice.api.StatusResponse.status:type_name -> sluice.job.JobStatus
-	12, // 10: sluice.api.StatusResponse.subtasks:type_name -> sluice.api.SubtaskStatus
-	13, // 11: sluice.api.StatusResponse.regions:type_name -> sluice.api.RegionInfo
-	14, // 12: sluice.api.StatusResponse.edges:type_name -> sluice.api.EdgeInfo
-	62, // 13: sluice.api.StatusResponse.failure:type_name -> sluice.job.Failure
-	62, // 14: sluice.api.StatusResponse.failures:type_name -> sluice.job.Failure
-	16, // 15: sluice.api.StatusResponse.sinks:type_name -> sluice.api.SinkInfo
-	60, // 16: sluice.api.StatusResponse.warnings:type_name -> sluice.job.Diagnostic
-	56, // 17: sluice.api.StatusResponse.params:type_name -> sluice.api.StatusResponse.ParamsEntry
-	57, // 18: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
-	8,  // 19: sluice.api.StatusResponse.read:type_name -> sluice.api.ReadInfo
-	63, // 20: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
-	64, // 21: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
-	65, // 22: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
-	66, // 23: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
-	67, // 24: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
-	15, // 25: sluice.api.EdgeInfo.result:type_name -> sluice.api.ResultInfo
-	68, // 26: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
-	61, // 27: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
-	23, // 28: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
-	33, // 29: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
-	8,  // 30: sluice.api.WorkersResponse.read:type_name -> sluice.api.ReadInfo
-	69, // 31: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
-	38, // 32: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
-	8,  // 33: sluice.api.PeersResponse.read:type_name -> sluice.api.ReadInfo
-	1,  // 34: sluice.api.Jobs.Submit:input_type -> sluice.api.SubmitRequest
-	3,  // 35: sluice.api.Jobs.Plan:input_type -> sluice.api.PlanRequest
-	5,  // 36: sluice.api.Jobs.List:input_type -> sluice.api.ListRequest
-	9,  // 37: sluice.api.Jobs.Status:input_type -> sluice.api.StatusRequest
-	10, // 38: sluice.api.Jobs.Wait:input_type -> sluice.api.WaitRequest
-	17, // 39: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
-	19, // 40: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
-	20, // 41: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
-	22, // 42: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
-	25, // 43: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
-	27, // 44: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
-	29, // 45: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
-	31, // 46: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
-	34, // 47: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
-	36, // 48: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
-	39, // 49: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
-	41, // 50: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
-	43, // 51: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
-	45, // 52: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
-	46, // 53: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
-	48, // 54: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
-	50, // 55: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
-	22, // 56: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
-	52, // 57: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
-	54, // 58: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
-	2,  // 59: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
-	4,  // 60: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
-	6,  // 61: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
-	11, // 62: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
-	11, // 63: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
-	18, // 64: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
-	70, // 65: sluice.api.Jobs.Events:output_type -> sluice.job.Event
-	21, // 66: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
-	24, // 67: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
-	26, // 68: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
-	28, // 69: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
-	30, // 70: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
-	32, // 71: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
-	35, // 72: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
-	37, // 73: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
-	40, // 74: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
-	42, // 75: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
-	44, // 76: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
-	28, // 77: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
-	47, // 78: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
-	49, // 79: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
-	51, // 80: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
-	24, // 81: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
-	53, // 82: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
-	55, // 83: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
-	59, // [59:84] is the sub-list for method output_type
-	34, // [34:59] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	59, // 0: sluice.api.SubmitRequest.spec:type_name -> sluice.job.JobSpec
+	59, // 1: sluice.api.PlanRequest.spec:type_name -> sluice.job.JobSpec
+	60, // 2: sluice.api.PlanResponse.plan:type_name -> sluice.job.Plan
+	61, // 3: sluice.api.PlanResponse.errors:type_name -> sluice.job.Diagnostic
+	15, // 4: sluice.api.PlanResponse.edges:type_name -> sluice.api.EdgeInfo
+	13, // 5: sluice.api.PlanResponse.regions:type_name -> sluice.api.RegionInfo
+	62, // 6: sluice.api.ListRequest.status:type_name -> sluice.job.JobStatus
+	7,  // 7: sluice.api.ListResponse.jobs:type_name -> sluice.api.JobSummary
+	8,  // 8: sluice.api.ListResponse.read:type_name -> sluice.api.ReadInfo
+	62, // 9: sluice.api.JobSummary.status:type_name -> sluice.job.JobStatus
+	62, // 10: sluice.api.WaitRequest.until:type_name -> sluice.job.JobStatus
+	62, // 11: sluice.api.StatusResponse.status:type_name -> sluice.job.JobStatus
+	12, // 12: sluice.api.StatusResponse.subtasks:type_name -> sluice.api.SubtaskStatus
+	13, // 13: sluice.api.StatusResponse.regions:type_name -> sluice.api.RegionInfo
+	15, // 14: sluice.api.StatusResponse.edges:type_name -> sluice.api.EdgeInfo
+	63, // 15: sluice.api.StatusResponse.failure:type_name -> sluice.job.Failure
+	63, // 16: sluice.api.StatusResponse.failures:type_name -> sluice.job.Failure
+	17, // 17: sluice.api.StatusResponse.sinks:type_name -> sluice.api.SinkInfo
+	61, // 18: sluice.api.StatusResponse.warnings:type_name -> sluice.job.Diagnostic
+	57, // 19: sluice.api.StatusResponse.params:type_name -> sluice.api.StatusResponse.ParamsEntry
+	58, // 20: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
+	8,  // 21: sluice.api.StatusResponse.read:type_name -> sluice.api.ReadInfo
+	64, // 22: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
+	65, // 23: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
+	66, // 24: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
+	14, // 25: sluice.api.RegionInfo.after:type_name -> sluice.api.RegionRange
+	67, // 26: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
+	68, // 27: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
+	16, // 28: sluice.api.EdgeInfo.result:type_name -> sluice.api.ResultInfo
+	69, // 29: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
+	62, // 30: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
+	24, // 31: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
+	34, // 32: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
+	8,  // 33: sluice.api.WorkersResponse.read:type_name -> sluice.api.ReadInfo
+	70, // 34: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
+	39, // 35: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
+	8,  // 36: sluice.api.PeersResponse.read:type_name -> sluice.api.ReadInfo
+	1,  // 37: sluice.api.Jobs.Submit:input_type -> sluice.api.SubmitRequest
+	3,  // 38: sluice.api.Jobs.Plan:input_type -> sluice.api.PlanRequest
+	5,  // 39: sluice.api.Jobs.List:input_type -> sluice.api.ListRequest
+	9,  // 40: sluice.api.Jobs.Status:input_type -> sluice.api.StatusRequest
+	10, // 41: sluice.api.Jobs.Wait:input_type -> sluice.api.WaitRequest
+	18, // 42: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
+	20, // 43: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
+	21, // 44: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
+	23, // 45: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
+	26, // 46: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
+	28, // 47: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
+	30, // 48: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
+	32, // 49: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
+	35, // 50: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
+	37, // 51: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
+	40, // 52: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
+	42, // 53: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
+	44, // 54: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
+	46, // 55: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
+	47, // 56: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
+	49, // 57: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
+	51, // 58: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
+	23, // 59: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
+	53, // 60: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
+	55, // 61: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
+	2,  // 62: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
+	4,  // 63: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
+	6,  // 64: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
+	11, // 65: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
+	11, // 66: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
+	19, // 67: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
+	71, // 68: sluice.api.Jobs.Events:output_type -> sluice.job.Event
+	22, // 69: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
+	25, // 70: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
+	27, // 71: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
+	29, // 72: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
+	31, // 73: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
+	33, // 74: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
+	36, // 75: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
+	38, // 76: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
+	41, // 77: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
+	43, // 78: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
+	45, // 79: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
+	29, // 80: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
+	48, // 81: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
+	50, // 82: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
+	52, // 83: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
+	25, // 84: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
+	54, // 85: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
+	56, // 86: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
+	62, // [62:87] is the sub-list for method output_type
+	37, // [37:62] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_proto_apipb_api_proto_init() }
@@ -4104,7 +4201,7 @@ func file_proto_apipb_api_proto_init() {
 		(*PlanRequest_Spec)(nil),
 		(*PlanRequest_Job)(nil),
 	}
-	file_proto_apipb_api_proto_msgTypes[22].OneofWrappers = []any{
+	file_proto_apipb_api_proto_msgTypes[23].OneofWrappers = []any{
 		(*UploadRequest_Header)(nil),
 		(*UploadRequest_Data)(nil),
 	}
@@ -4114,7 +4211,7 @@ func file_proto_apipb_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_apipb_api_proto_rawDesc), len(file_proto_apipb_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

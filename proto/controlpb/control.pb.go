@@ -36,6 +36,7 @@ type WorkerMessage struct {
 	//	*WorkerMessage_Report
 	//	*WorkerMessage_BuildResult
 	//	*WorkerMessage_Draining
+	//	*WorkerMessage_Lost
 	Message       isWorkerMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -123,6 +124,15 @@ func (x *WorkerMessage) GetDraining() *Draining {
 	return nil
 }
 
+func (x *WorkerMessage) GetLost() *PartitionInventory {
+	if x != nil {
+		if x, ok := x.Message.(*WorkerMessage_Lost); ok {
+			return x.Lost
+		}
+	}
+	return nil
+}
+
 type isWorkerMessage_Message interface {
 	isWorkerMessage_Message()
 }
@@ -147,6 +157,12 @@ type WorkerMessage_Draining struct {
 	Draining *Draining `protobuf:"bytes,5,opt,name=draining,proto3,oneof"`
 }
 
+type WorkerMessage_Lost struct {
+	// lost are results of a job that the worker had and that it cannot read any more: what its inventory would lack if it
+	// registered now. Said once, and not kept: whoever reads them says it, too.
+	Lost *PartitionInventory `protobuf:"bytes,6,opt,name=lost,proto3,oneof"`
+}
+
 func (*WorkerMessage_Register) isWorkerMessage_Message() {}
 
 func (*WorkerMessage_Heartbeat) isWorkerMessage_Message() {}
@@ -156,6 +172,8 @@ func (*WorkerMessage_Report) isWorkerMessage_Message() {}
 func (*WorkerMessage_BuildResult) isWorkerMessage_Message() {}
 
 func (*WorkerMessage_Draining) isWorkerMessage_Message() {}
+
+func (*WorkerMessage_Lost) isWorkerMessage_Message() {}
 
 // Register says who the worker is and everything that runs on it, so that a new leader can adopt it.
 type Register struct {
@@ -1655,13 +1673,14 @@ var File_proto_controlpb_control_proto protoreflect.FileDescriptor
 
 const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1dproto/controlpb/control.proto\x12\x0esluice.control\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\xb9\x02\n" +
+	"\x1dproto/controlpb/control.proto\x12\x0esluice.control\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\xf3\x02\n" +
 	"\rWorkerMessage\x126\n" +
 	"\bregister\x18\x01 \x01(\v2\x18.sluice.control.RegisterH\x00R\bregister\x129\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x19.sluice.control.HeartbeatH\x00R\theartbeat\x120\n" +
 	"\x06report\x18\x03 \x01(\v2\x16.sluice.control.ReportH\x00R\x06report\x12@\n" +
 	"\fbuild_result\x18\x04 \x01(\v2\x1b.sluice.control.BuildResultH\x00R\vbuildResult\x126\n" +
-	"\bdraining\x18\x05 \x01(\v2\x18.sluice.control.DrainingH\x00R\bdrainingB\t\n" +
+	"\bdraining\x18\x05 \x01(\v2\x18.sluice.control.DrainingH\x00R\bdraining\x128\n" +
+	"\x04lost\x18\x06 \x01(\v2\".sluice.control.PartitionInventoryH\x00R\x04lostB\t\n" +
 	"\amessage\"\x9a\x04\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12 \n" +
@@ -1840,44 +1859,45 @@ var file_proto_controlpb_control_proto_depIdxs = []int32{
 	6,  // 2: sluice.control.WorkerMessage.report:type_name -> sluice.control.Report
 	8,  // 3: sluice.control.WorkerMessage.build_result:type_name -> sluice.control.BuildResult
 	9,  // 4: sluice.control.WorkerMessage.draining:type_name -> sluice.control.Draining
-	3,  // 5: sluice.control.Register.processes:type_name -> sluice.control.ProcessInventory
-	2,  // 6: sluice.control.Register.partitions:type_name -> sluice.control.PartitionInventory
-	19, // 7: sluice.control.PartitionInventory.partitions:type_name -> sluice.task.PartitionName
-	20, // 8: sluice.control.ProcessInventory.subtasks:type_name -> sluice.task.SubtaskUpdate
-	21, // 9: sluice.control.ProcessInventory.commit_results:type_name -> sluice.task.CommitResult
-	5,  // 10: sluice.control.Heartbeat.samples:type_name -> sluice.control.ProcessSample
-	22, // 11: sluice.control.ProcessSample.sample:type_name -> sluice.task.Sample
-	20, // 12: sluice.control.Report.subtask:type_name -> sluice.task.SubtaskUpdate
-	7,  // 13: sluice.control.Report.exit:type_name -> sluice.control.ProcessExit
-	21, // 14: sluice.control.Report.commit:type_name -> sluice.task.CommitResult
-	23, // 15: sluice.control.Report.splits:type_name -> sluice.task.SplitsDiscovered
-	24, // 16: sluice.control.Report.split_request:type_name -> sluice.task.SplitRequest
-	25, // 17: sluice.control.ProcessExit.kind:type_name -> sluice.job.FailureKind
-	26, // 18: sluice.control.ProcessExit.failure:type_name -> sluice.job.Failure
-	27, // 19: sluice.control.BuildResult.built:type_name -> sluice.task.Built
-	26, // 20: sluice.control.BuildResult.failure:type_name -> sluice.job.Failure
-	11, // 21: sluice.control.CoordinatorMessage.welcome:type_name -> sluice.control.Welcome
-	12, // 22: sluice.control.CoordinatorMessage.ack:type_name -> sluice.control.Ack
-	13, // 23: sluice.control.CoordinatorMessage.build:type_name -> sluice.control.RequestBuild
-	14, // 24: sluice.control.CoordinatorMessage.deploy:type_name -> sluice.control.Deploy
-	28, // 25: sluice.control.CoordinatorMessage.cancel:type_name -> sluice.task.Cancel
-	29, // 26: sluice.control.CoordinatorMessage.commit:type_name -> sluice.task.Commit
-	15, // 27: sluice.control.CoordinatorMessage.release:type_name -> sluice.control.Release
-	30, // 28: sluice.control.CoordinatorMessage.assign_splits:type_name -> sluice.task.AssignSplits
-	16, // 29: sluice.control.CoordinatorMessage.abandon_build:type_name -> sluice.control.AbandonBuild
-	31, // 30: sluice.control.CoordinatorMessage.open_gate:type_name -> sluice.task.OpenGate
-	32, // 31: sluice.control.CoordinatorMessage.drop_partitions:type_name -> sluice.task.DropPartitions
-	33, // 32: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
-	34, // 33: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
-	0,  // 34: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
-	17, // 35: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
-	10, // 36: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
-	18, // 37: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
-	36, // [36:38] is the sub-list for method output_type
-	34, // [34:36] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	2,  // 5: sluice.control.WorkerMessage.lost:type_name -> sluice.control.PartitionInventory
+	3,  // 6: sluice.control.Register.processes:type_name -> sluice.control.ProcessInventory
+	2,  // 7: sluice.control.Register.partitions:type_name -> sluice.control.PartitionInventory
+	19, // 8: sluice.control.PartitionInventory.partitions:type_name -> sluice.task.PartitionName
+	20, // 9: sluice.control.ProcessInventory.subtasks:type_name -> sluice.task.SubtaskUpdate
+	21, // 10: sluice.control.ProcessInventory.commit_results:type_name -> sluice.task.CommitResult
+	5,  // 11: sluice.control.Heartbeat.samples:type_name -> sluice.control.ProcessSample
+	22, // 12: sluice.control.ProcessSample.sample:type_name -> sluice.task.Sample
+	20, // 13: sluice.control.Report.subtask:type_name -> sluice.task.SubtaskUpdate
+	7,  // 14: sluice.control.Report.exit:type_name -> sluice.control.ProcessExit
+	21, // 15: sluice.control.Report.commit:type_name -> sluice.task.CommitResult
+	23, // 16: sluice.control.Report.splits:type_name -> sluice.task.SplitsDiscovered
+	24, // 17: sluice.control.Report.split_request:type_name -> sluice.task.SplitRequest
+	25, // 18: sluice.control.ProcessExit.kind:type_name -> sluice.job.FailureKind
+	26, // 19: sluice.control.ProcessExit.failure:type_name -> sluice.job.Failure
+	27, // 20: sluice.control.BuildResult.built:type_name -> sluice.task.Built
+	26, // 21: sluice.control.BuildResult.failure:type_name -> sluice.job.Failure
+	11, // 22: sluice.control.CoordinatorMessage.welcome:type_name -> sluice.control.Welcome
+	12, // 23: sluice.control.CoordinatorMessage.ack:type_name -> sluice.control.Ack
+	13, // 24: sluice.control.CoordinatorMessage.build:type_name -> sluice.control.RequestBuild
+	14, // 25: sluice.control.CoordinatorMessage.deploy:type_name -> sluice.control.Deploy
+	28, // 26: sluice.control.CoordinatorMessage.cancel:type_name -> sluice.task.Cancel
+	29, // 27: sluice.control.CoordinatorMessage.commit:type_name -> sluice.task.Commit
+	15, // 28: sluice.control.CoordinatorMessage.release:type_name -> sluice.control.Release
+	30, // 29: sluice.control.CoordinatorMessage.assign_splits:type_name -> sluice.task.AssignSplits
+	16, // 30: sluice.control.CoordinatorMessage.abandon_build:type_name -> sluice.control.AbandonBuild
+	31, // 31: sluice.control.CoordinatorMessage.open_gate:type_name -> sluice.task.OpenGate
+	32, // 32: sluice.control.CoordinatorMessage.drop_partitions:type_name -> sluice.task.DropPartitions
+	33, // 33: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
+	34, // 34: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
+	0,  // 35: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
+	17, // 36: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
+	10, // 37: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
+	18, // 38: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
+	37, // [37:39] is the sub-list for method output_type
+	35, // [35:37] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_proto_controlpb_control_proto_init() }
@@ -1891,6 +1911,7 @@ func file_proto_controlpb_control_proto_init() {
 		(*WorkerMessage_Report)(nil),
 		(*WorkerMessage_BuildResult)(nil),
 		(*WorkerMessage_Draining)(nil),
+		(*WorkerMessage_Lost)(nil),
 	}
 	file_proto_controlpb_control_proto_msgTypes[6].OneofWrappers = []any{
 		(*Report_Subtask)(nil),

@@ -34,6 +34,8 @@ func (m *WorkerMessage) Validate() error {
 			return errors.New("draining: empty")
 		}
 		return nil
+	case *WorkerMessage_Lost:
+		return within("lost", v.Lost.validate())
 	}
 	return errors.New("no known message is set")
 }

@@ -49,6 +49,7 @@ func TestWorkersMessagesAreValidated(t *testing.T) {
 		"plan errors":   build(&BuildResult{Built: &taskpb.Built{Errors: []*jobpb.Diagnostic{{Code: "E011"}}}}),
 		"build failed":  build(&BuildResult{Failure: &jobpb.Failure{Code: "E043"}}),
 		"draining":      {Message: &WorkerMessage_Draining{Draining: &Draining{}}},
+		"lost":          {Message: &WorkerMessage_Lost{Lost: &PartitionInventory{Job: "j", Partitions: []*taskpb.PartitionName{{JobEpoch: 1, RegionEpoch: 1, Attempt: 1}}}}},
 	} {
 		if err := m.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -86,6 +87,8 @@ func TestWorkersMessagesAreValidated(t *testing.T) {
 		"build_result.built, failure":           build(&BuildResult{}),
 		"build_result.built: neither":           build(&BuildResult{Built: &taskpb.Built{}}),
 		"draining: empty":                       {Message: &WorkerMessage_Draining{}},
+		"lost.job":                              {Message: &WorkerMessage_Lost{}},
+		"lost.partitions[0]":                    {Message: &WorkerMessage_Lost{Lost: &PartitionInventory{Job: "j", Partitions: []*taskpb.PartitionName{nil}}}},
 	} {
 		if err := m.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

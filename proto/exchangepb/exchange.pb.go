@@ -808,6 +808,205 @@ func (x *ReadEnd) GetBlocks() int64 {
 	return 0
 }
 
+// CheckRequest asks an agent which of some partitions of one job it cannot read. They are said to be finished.
+type CheckRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Protocol      int32                  `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Worker        string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"` // as in ReadRequest
+	Job           string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,4,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Partitions    []*CheckedPartition    `protobuf:"bytes,5,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckRequest) Reset() {
+	*x = CheckRequest{}
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckRequest) ProtoMessage() {}
+
+func (x *CheckRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
+func (*CheckRequest) Descriptor() ([]byte, []int) {
+	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CheckRequest) GetProtocol() int32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *CheckRequest) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *CheckRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *CheckRequest) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *CheckRequest) GetPartitions() []*CheckedPartition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+type CheckedPartition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        int32                  `protobuf:"varint,1,opt,name=region,proto3" json:"region,omitempty"`
+	RegionEpoch   uint64                 `protobuf:"varint,2,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
+	Edge          int32                  `protobuf:"varint,3,opt,name=edge,proto3" json:"edge,omitempty"`
+	Producer      int32                  `protobuf:"varint,4,opt,name=producer,proto3" json:"producer,omitempty"` // subtask index
+	Attempt       uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckedPartition) Reset() {
+	*x = CheckedPartition{}
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckedPartition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckedPartition) ProtoMessage() {}
+
+func (x *CheckedPartition) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckedPartition.ProtoReflect.Descriptor instead.
+func (*CheckedPartition) Descriptor() ([]byte, []int) {
+	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CheckedPartition) GetRegion() int32 {
+	if x != nil {
+		return x.Region
+	}
+	return 0
+}
+
+func (x *CheckedPartition) GetRegionEpoch() uint64 {
+	if x != nil {
+		return x.RegionEpoch
+	}
+	return 0
+}
+
+func (x *CheckedPartition) GetEdge() int32 {
+	if x != nil {
+		return x.Edge
+	}
+	return 0
+}
+
+func (x *CheckedPartition) GetProducer() int32 {
+	if x != nil {
+		return x.Producer
+	}
+	return 0
+}
+
+func (x *CheckedPartition) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+// CheckAnswer names those that are missing or damaged, as far as can be seen without reading all of them: positions in
+// CheckRequest.partitions, in order.
+type CheckAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lost          []int32                `protobuf:"varint,1,rep,packed,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckAnswer) Reset() {
+	*x = CheckAnswer{}
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckAnswer) ProtoMessage() {}
+
+func (x *CheckAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_exchangepb_exchange_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckAnswer.ProtoReflect.Descriptor instead.
+func (*CheckAnswer) Descriptor() ([]byte, []int) {
+	return file_proto_exchangepb_exchange_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CheckAnswer) GetLost() []int32 {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
 var File_proto_exchangepb_exchange_proto protoreflect.FileDescriptor
 
 const file_proto_exchangepb_exchange_proto_rawDesc = "" +
@@ -867,7 +1066,23 @@ const file_proto_exchangepb_exchange_proto_rawDesc = "" +
 	"\x06chunks\x18\x01 \x01(\x05R\x06chunks\":\n" +
 	"\aReadEnd\x12\x17\n" +
 	"\atime_us\x18\x01 \x01(\x03R\x06timeUs\x12\x16\n" +
-	"\x06blocks\x18\x02 \x01(\x03R\x06blocks*\x94\x01\n" +
+	"\x06blocks\x18\x02 \x01(\x03R\x06blocks\"\xb4\x01\n" +
+	"\fCheckRequest\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x16\n" +
+	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x10\n" +
+	"\x03job\x18\x03 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x04 \x01(\x04R\bjobEpoch\x12A\n" +
+	"\n" +
+	"partitions\x18\x05 \x03(\v2!.sluice.exchange.CheckedPartitionR\n" +
+	"partitions\"\x97\x01\n" +
+	"\x10CheckedPartition\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\x05R\x06region\x12!\n" +
+	"\fregion_epoch\x18\x02 \x01(\x04R\vregionEpoch\x12\x12\n" +
+	"\x04edge\x18\x03 \x01(\x05R\x04edge\x12\x1a\n" +
+	"\bproducer\x18\x04 \x01(\x05R\bproducer\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\rR\aattempt\"!\n" +
+	"\vCheckAnswer\x12\x12\n" +
+	"\x04lost\x18\x01 \x03(\x05R\x04lost*\x94\x01\n" +
 	"\aRefusal\x12\x10\n" +
 	"\fREFUSAL_NONE\x10\x00\x12\x13\n" +
 	"\x0fREFUSAL_NOT_YET\x10\x01\x12\x11\n" +
@@ -890,7 +1105,7 @@ func file_proto_exchangepb_exchange_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_exchangepb_exchange_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_exchangepb_exchange_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_proto_exchangepb_exchange_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_proto_exchangepb_exchange_proto_goTypes = []any{
 	(Refusal)(0),             // 0: sluice.exchange.Refusal
 	(*PartitionRequest)(nil), // 1: sluice.exchange.PartitionRequest
@@ -902,20 +1117,24 @@ var file_proto_exchangepb_exchange_proto_goTypes = []any{
 	(*ReadRequest)(nil),      // 7: sluice.exchange.ReadRequest
 	(*ReadMore)(nil),         // 8: sluice.exchange.ReadMore
 	(*ReadEnd)(nil),          // 9: sluice.exchange.ReadEnd
+	(*CheckRequest)(nil),     // 10: sluice.exchange.CheckRequest
+	(*CheckedPartition)(nil), // 11: sluice.exchange.CheckedPartition
+	(*CheckAnswer)(nil),      // 12: sluice.exchange.CheckAnswer
 }
 var file_proto_exchangepb_exchange_proto_depIdxs = []int32{
-	2, // 0: sluice.exchange.Credits.credits:type_name -> sluice.exchange.Credit
-	0, // 1: sluice.exchange.Closed.refusal:type_name -> sluice.exchange.Refusal
-	1, // 2: sluice.exchange.FromConsumer.request:type_name -> sluice.exchange.PartitionRequest
-	3, // 3: sluice.exchange.FromConsumer.credits:type_name -> sluice.exchange.Credits
-	4, // 4: sluice.exchange.FromConsumer.cancel:type_name -> sluice.exchange.Closed
-	7, // 5: sluice.exchange.FromReader.request:type_name -> sluice.exchange.ReadRequest
-	8, // 6: sluice.exchange.FromReader.more:type_name -> sluice.exchange.ReadMore
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	2,  // 0: sluice.exchange.Credits.credits:type_name -> sluice.exchange.Credit
+	0,  // 1: sluice.exchange.Closed.refusal:type_name -> sluice.exchange.Refusal
+	1,  // 2: sluice.exchange.FromConsumer.request:type_name -> sluice.exchange.PartitionRequest
+	3,  // 3: sluice.exchange.FromConsumer.credits:type_name -> sluice.exchange.Credits
+	4,  // 4: sluice.exchange.FromConsumer.cancel:type_name -> sluice.exchange.Closed
+	7,  // 5: sluice.exchange.FromReader.request:type_name -> sluice.exchange.ReadRequest
+	8,  // 6: sluice.exchange.FromReader.more:type_name -> sluice.exchange.ReadMore
+	11, // 7: sluice.exchange.CheckRequest.partitions:type_name -> sluice.exchange.CheckedPartition
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_proto_exchangepb_exchange_proto_init() }
@@ -938,7 +1157,7 @@ func file_proto_exchangepb_exchange_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_exchangepb_exchange_proto_rawDesc), len(file_proto_exchangepb_exchange_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -130,3 +130,39 @@ func (e *ReadEnd) Validate() error {
 	}
 	return nil
 }
+
+// MaxChecked bounds the partitions of one CheckRequest.
+const MaxChecked = 128
+
+// Validate reports the first part of r that no reader sends. It does not judge the protocol: an unknown version is answered.
+func (r *CheckRequest) Validate() error {
+	switch {
+	case r.GetJob() == "" || len(r.GetJob()) > maxJobIDLength:
+		return fmt.Errorf("job: %d bytes long", len(r.GetJob()))
+	case len(r.GetWorker()) > maxJobIDLength:
+		return fmt.Errorf("worker: %d bytes long", len(r.GetWorker()))
+	case len(r.GetPartitions()) == 0 || len(r.GetPartitions()) > MaxChecked:
+		return fmt.Errorf("partitions: %d, want 1 to %d", len(r.GetPartitions()), MaxChecked)
+	}
+	for i, p := range r.GetPartitions() {
+		switch {
+		case p.GetRegion() < 0 || p.GetEdge() < 0 || p.GetProducer() < 0:
+			return fmt.Errorf("partitions[%d]: region %d, edge %d, producer %d", i, p.GetRegion(), p.GetEdge(), p.GetProducer())
+		case p.GetAttempt() == 0:
+			return fmt.Errorf("partitions[%d].attempt: 0", i)
+		}
+	}
+	return nil
+}
+
+// Validate reports what no agent answers to a request about so many partitions.
+func (a *CheckAnswer) Validate(asked int) error {
+	before := int32(-1)
+	for i, x := range a.GetLost() {
+		if x <= before || int(x) >= asked {
+			return fmt.Errorf("lost[%d]: %d after %d, of %d", i, x, before, asked)
+		}
+		before = x
+	}
+	return nil
+}

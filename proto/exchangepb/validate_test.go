@@ -169,3 +169,66 @@ func FuzzFromReader(f *testing.F) {
 		}
 	})
 }
+
+func check(change func(*CheckRequest)) *CheckRequest {
+	r := &CheckRequest{Protocol: Protocol, Worker: "w-1", Job: "j-1", Partitions: []*CheckedPartition{{Attempt: 1}, {Producer: 3, Attempt: 2}}}
+	change(r)
+	return r
+}
+
+func TestWhatIsToBeCheckedIsJudgedBeforeUse(t *testing.T) {
+	for _, c := range []struct {
+		want string // part of the error; "": valid
+		r    *CheckRequest
+	}{
+		{"", check(func(*CheckRequest) {})},
+		{"", check(func(r *CheckRequest) { r.Protocol = 99 })}, // answered with a refusal
+		{"job", check(func(r *CheckRequest) { r.Job = "" })},
+		{"worker", check(func(r *CheckRequest) { r.Worker = strings.Repeat("w", 300) })},
+		{"partitions", check(func(r *CheckRequest) { r.Partitions = nil })},
+		{"partitions", check(func(r *CheckRequest) { r.Partitions = make([]*CheckedPartition, MaxChecked+1) })},
+		{"partitions[1]", check(func(r *CheckRequest) { r.Partitions[1].Region = -1 })},
+		{"partitions[1]", check(func(r *CheckRequest) { r.Partitions[1].Edge = -1 })},
+		{"partitions[0]", check(func(r *CheckRequest) { r.Partitions[0].Producer = -1 })},
+		{"partitions[0].attempt", check(func(r *CheckRequest) { r.Partitions[0] = nil })},
+	} {
+		err := c.r.Validate()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
+			t.Errorf("%v: got error %v, want one about %q", c.r, err, c.want)
+		}
+	}
+	for _, lost := range [][]int32{{3}, {-1}, {1, 1}, {2, 0}} {
+		if (&CheckAnswer{Lost: lost}).Validate(3) == nil {
+			t.Errorf("%v of 3 accepted", lost)
+		}
+	}
+	if err := (&CheckAnswer{Lost: []int32{0, 2}}).Validate(3); err != nil {
+		t.Error(err)
+	}
+}
+
+// What passes Validate names positions that whoever asked can look up, whatever the bytes.
+func FuzzChecks(f *testing.F) {
+	for _, m := range []proto.Message{check(func(*CheckRequest) {}), &CheckAnswer{Lost: []int32{0, 1}}} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r CheckRequest
+		if proto.Unmarshal(b, &r) == nil && r.Validate() == nil && (len(r.Partitions) > MaxChecked || len(r.Job) > maxJobIDLength) {
+			t.Fatalf("accepted %v", &r)
+		}
+		var a CheckAnswer
+		if proto.Unmarshal(b, &a) != nil || a.Validate(MaxChecked) != nil {
+			return
+		}
+		for _, i := range a.Lost {
+			if i < 0 || i >= MaxChecked {
+				t.Fatalf("accepted %v", &a)
+			}
+		}
+	})
+}

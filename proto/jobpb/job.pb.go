@@ -1605,7 +1605,7 @@ type Job struct {
 	CreatedUs     int64                  `protobuf:"varint,16,opt,name=created_us,json=createdUs,proto3" json:"created_us,omitempty"` // microseconds since the Unix epoch, like every time in this file
 	StartedUs     int64                  `protobuf:"varint,17,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
 	EndedUs       int64                  `protobuf:"varint,18,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
-	RestartAtUs   int64                  `protobuf:"varint,19,opt,name=restart_at_us,json=restartAtUs,proto3" json:"restart_at_us,omitempty"` // end of the back-off while RESTARTING
+	RestartAtUs   int64                  `protobuf:"varint,19,opt,name=restart_at_us,json=restartAtUs,proto3" json:"restart_at_us,omitempty"` // when the last back-off of its regions ends; 0: none waits one out
 	Planner       string                 `protobuf:"bytes,20,opt,name=planner,proto3" json:"planner,omitempty"`                               // worker that builds the graph while PLANNING
 	PlanAttempt   uint32                 `protobuf:"varint,21,opt,name=plan_attempt,json=planAttempt,proto3" json:"plan_attempt,omitempty"`
 	Revision      uint64                 `protobuf:"varint,22,opt,name=revision,proto3" json:"revision,omitempty"`  // Raft index of the last change
@@ -2012,7 +2012,8 @@ type RegionState struct {
 	Status RegionStatus           `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.RegionStatus" json:"status,omitempty"`
 	// reordered: what it read was made again, perhaps in another order, and it has not read that. Whoever restarts it must
 	// count with it. Ends with the restart.
-	Reordered     bool `protobuf:"varint,4,opt,name=reordered,proto3" json:"reordered,omitempty"`
+	Reordered     bool  `protobuf:"varint,4,opt,name=reordered,proto3" json:"reordered,omitempty"`
+	RestartAtUs   int64 `protobuf:"varint,5,opt,name=restart_at_us,json=restartAtUs,proto3" json:"restart_at_us,omitempty"` // while RESTARTING: end of the back-off; no attempt is issued before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2073,6 +2074,13 @@ func (x *RegionState) GetReordered() bool {
 		return x.Reordered
 	}
 	return false
+}
+
+func (x *RegionState) GetRestartAtUs() int64 {
+	if x != nil {
+		return x.RestartAtUs
+	}
+	return 0
 }
 
 type Subtask struct {
@@ -2401,6 +2409,7 @@ type Counters struct {
 	RereadBytes     int64                  `protobuf:"varint,18,opt,name=reread_bytes,json=rereadBytes,proto3" json:"reread_bytes,omitempty"` // read from BLOCKING results
 	SpilledRecords  int64                  `protobuf:"varint,19,opt,name=spilled_records,json=spilledRecords,proto3" json:"spilled_records,omitempty"`
 	SpillDepth      int32                  `protobuf:"varint,20,opt,name=spill_depth,json=spillDepth,proto3" json:"spill_depth,omitempty"` // deepest level of recursive partitions, or of merge passes
+	SpillFiles      int64                  `protobuf:"varint,25,opt,name=spill_files,json=spillFiles,proto3" json:"spill_files,omitempty"` // made on disk
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2571,6 +2580,13 @@ func (x *Counters) GetSpilledRecords() int64 {
 func (x *Counters) GetSpillDepth() int32 {
 	if x != nil {
 		return x.SpillDepth
+	}
+	return 0
+}
+
+func (x *Counters) GetSpillFiles() int64 {
+	if x != nil {
+		return x.SpillFiles
 	}
 	return 0
 }
@@ -3293,12 +3309,13 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\aRestart\x12\x17\n" +
 	"\atime_us\x18\x01 \x01(\x03R\x06timeUs\x12+\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x17.sluice.job.FailureKindR\x04kind\x12\x19\n" +
-	"\bdelay_us\x18\x03 \x01(\x03R\adelayUs\"\x89\x01\n" +
+	"\bdelay_us\x18\x03 \x01(\x03R\adelayUs\"\xad\x01\n" +
 	"\vRegionState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x120\n" +
 	"\x06status\x18\x03 \x01(\x0e2\x18.sluice.job.RegionStatusR\x06status\x12\x1c\n" +
-	"\treordered\x18\x04 \x01(\bR\treordered\"\xc2\x03\n" +
+	"\treordered\x18\x04 \x01(\bR\treordered\x12\"\n" +
+	"\rrestart_at_us\x18\x05 \x01(\x03R\vrestartAtUs\"\xc2\x03\n" +
 	"\aSubtask\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -3329,7 +3346,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\fPartitionRef\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\x05R\x04edge\x12\x1a\n" +
 	"\bproducer\x18\x02 \x01(\x05R\bproducer\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\rR\aattempt\"\xf5\x04\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\"\x96\x05\n" +
 	"\bCounters\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -3355,7 +3372,9 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\freread_bytes\x18\x12 \x01(\x03R\vrereadBytes\x12'\n" +
 	"\x0fspilled_records\x18\x13 \x01(\x03R\x0espilledRecords\x12\x1f\n" +
 	"\vspill_depth\x18\x14 \x01(\x05R\n" +
-	"spillDepth\"\xd7\x02\n" +
+	"spillDepth\x12\x1f\n" +
+	"\vspill_files\x18\x19 \x01(\x03R\n" +
+	"spillFiles\"\xd7\x02\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1a\n" +

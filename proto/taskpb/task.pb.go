@@ -1899,12 +1899,15 @@ func (x *Built) GetOutput() string {
 }
 
 type Sample struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Counters      []*jobpb.Counters      `protobuf:"bytes,1,rep,name=counters,proto3" json:"counters,omitempty"`
-	HeapBytes     int64                  `protobuf:"varint,2,opt,name=heap_bytes,json=heapBytes,proto3" json:"heap_bytes,omitempty"`
-	ResidentBytes int64                  `protobuf:"varint,3,opt,name=resident_bytes,json=residentBytes,proto3" json:"resident_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Counters          []*jobpb.Counters      `protobuf:"bytes,1,rep,name=counters,proto3" json:"counters,omitempty"`
+	HeapBytes         int64                  `protobuf:"varint,2,opt,name=heap_bytes,json=heapBytes,proto3" json:"heap_bytes,omitempty"`
+	ResidentBytes     int64                  `protobuf:"varint,3,opt,name=resident_bytes,json=residentBytes,proto3" json:"resident_bytes,omitempty"`
+	NetworkBytes      int64                  `protobuf:"varint,4,opt,name=network_bytes,json=networkBytes,proto3" json:"network_bytes,omitempty"`                  // of the network memory, reserved for edges
+	NetworkLimitBytes int64                  `protobuf:"varint,5,opt,name=network_limit_bytes,json=networkLimitBytes,proto3" json:"network_limit_bytes,omitempty"` // the network memory
+	SpillFiles        int64                  `protobuf:"varint,6,opt,name=spill_files,json=spillFiles,proto3" json:"spill_files,omitempty"`                        // open now
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Sample) Reset() {
@@ -1954,6 +1957,27 @@ func (x *Sample) GetHeapBytes() int64 {
 func (x *Sample) GetResidentBytes() int64 {
 	if x != nil {
 		return x.ResidentBytes
+	}
+	return 0
+}
+
+func (x *Sample) GetNetworkBytes() int64 {
+	if x != nil {
+		return x.NetworkBytes
+	}
+	return 0
+}
+
+func (x *Sample) GetNetworkLimitBytes() int64 {
+	if x != nil {
+		return x.NetworkLimitBytes
+	}
+	return 0
+}
+
+func (x *Sample) GetSpillFiles() int64 {
+	if x != nil {
+		return x.SpillFiles
 	}
 	return 0
 }
@@ -2166,12 +2190,16 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x05Built\x12'\n" +
 	"\x05graph\x18\x01 \x01(\v2\x11.sluice.job.GraphR\x05graph\x12.\n" +
 	"\x06errors\x18\x02 \x03(\v2\x16.sluice.job.DiagnosticR\x06errors\x12\x16\n" +
-	"\x06output\x18\x03 \x01(\tR\x06output\"\x80\x01\n" +
+	"\x06output\x18\x03 \x01(\tR\x06output\"\xf6\x01\n" +
 	"\x06Sample\x120\n" +
 	"\bcounters\x18\x01 \x03(\v2\x14.sluice.job.CountersR\bcounters\x12\x1d\n" +
 	"\n" +
 	"heap_bytes\x18\x02 \x01(\x03R\theapBytes\x12%\n" +
-	"\x0eresident_bytes\x18\x03 \x01(\x03R\rresidentBytes\"?\n" +
+	"\x0eresident_bytes\x18\x03 \x01(\x03R\rresidentBytes\x12#\n" +
+	"\rnetwork_bytes\x18\x04 \x01(\x03R\fnetworkBytes\x12.\n" +
+	"\x13network_limit_bytes\x18\x05 \x01(\x03R\x11networkLimitBytes\x12\x1f\n" +
+	"\vspill_files\x18\x06 \x01(\x03R\n" +
+	"spillFiles\"?\n" +
 	"\x0eProcessFailure\x12-\n" +
 	"\afailure\x18\x01 \x01(\v2\x13.sluice.job.FailureR\afailureB)Z'github.com/sluiceio/sluice/proto/taskpbb\x06proto3"
 

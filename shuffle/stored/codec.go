@@ -5,8 +5,6 @@ import (
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/sluiceio/sluice/proto/exchangepb"
 )
 
 // The service of the agent. Its messages towards the reader begin with a byte that says what they are.
@@ -14,6 +12,8 @@ const (
 	serviceName = "sluice.exchange.Results"
 	streamName  = "Read"
 	methodName  = "/" + serviceName + "/" + streamName
+	checkName   = "Check"
+	checkMethod = "/" + serviceName + "/" + checkName
 
 	kindChunk = 1 // a part of the data file
 	kindEnd   = 2 // exchangepb.ReadEnd
@@ -27,7 +27,7 @@ type inbound struct{ data mem.BufferSlice }
 // outbound is a message to send. The transport frees its buffers.
 type outbound struct{ data mem.BufferSlice }
 
-// passThrough is the codec of reads: what lies in files goes through as it is, what readers say is protobuf.
+// passThrough is the codec of the service: what lies in files goes through as it is, everything else is protobuf.
 type passThrough struct{}
 
 func (passThrough) Name() string { return "sluice-results" }
@@ -36,7 +36,7 @@ func (passThrough) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
 	case *outbound:
 		return m.data, nil
-	case *exchangepb.FromReader:
+	case proto.Message:
 		b, err := proto.Marshal(m)
 		if err != nil {
 			return nil, err
@@ -52,7 +52,7 @@ func (passThrough) Unmarshal(data mem.BufferSlice, v any) error {
 		data.Ref()
 		m.data = data
 		return nil
-	case *exchangepb.FromReader:
+	case proto.Message:
 		return proto.Unmarshal(data.Materialize(), m)
 	}
 	return fmt.Errorf("codec of stored results cannot receive %T", v)

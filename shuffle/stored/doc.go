@@ -15,7 +15,7 @@
 //
 // A partition that is missing, shorter than its index says, or fails a checksum is a *LostError, which matches
 // ErrLost and carries the partition's name: its producer has to run again. A connection that stays broken is a
-// *LinkError: nothing is known to be lost.
+// *LinkError: nothing is known to be lost. Reader.Unreadable looks for others that are lost at the same time.
 //
 // Never here: when a partition is needed, where it lies (facts), positions in checkpoints, routing, watermark
 // arithmetic.

@@ -25,9 +25,17 @@ var ErrVoid = errors.New("position of another attempt")
 type LostError struct {
 	Name  partition.Name
 	Cause error
+	// Also are others that whoever found this one has looked for and found to be lost as well.
+	Also []partition.Name
 }
 
-func (e *LostError) Error() string { return fmt.Sprintf("%s: %s: %v", CodeLost, e.Name, e.Cause) }
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("%s: %s: %v", CodeLost, e.Name, e.Cause)
+	if n := len(e.Also); n > 0 {
+		s += fmt.Sprintf(" (and %d more that are wanted here cannot be read, among them the %s)", n, e.Also[0])
+	}
+	return s
+}
 
 func (e *LostError) Unwrap() []error { return []error{ErrLost, e.Cause} }
 

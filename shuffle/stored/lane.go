@@ -102,7 +102,7 @@ func (a *assembler) add(ctx context.Context, buffer []byte, n int) error {
 		b, err := partition.ParseBlock(data[at:])
 		if err != nil {
 			a.lane.putBuffer(buffer)
-			return &LostError{a.lane.name(), err}
+			return &LostError{Name: a.lane.name(), Cause: err}
 		}
 		if b.Size() > int64(n-at) {
 			defer a.lane.putBuffer(buffer)
@@ -119,7 +119,7 @@ func (a *assembler) add(ctx context.Context, buffer []byte, n int) error {
 }
 
 func (a *assembler) corrupt(format string, args ...any) error {
-	return &LostError{a.lane.name(), fmt.Errorf("%w: "+format, append([]any{partition.ErrCorrupt}, args...)...)}
+	return &LostError{Name: a.lane.name(), Cause: fmt.Errorf("%w: "+format, append([]any{partition.ErrCorrupt}, args...)...)}
 }
 
 // enlarge begins a large block, when it is the reader's only one. What it needs, stored and unpacked, is reserved for as

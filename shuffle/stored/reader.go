@@ -204,7 +204,7 @@ func (r *Reader[T]) drop() {
 }
 
 func (r *Reader[T]) corrupt(err error) error {
-	return &LostError{r.cfg.Producers[r.at.Producer].Name, err}
+	return &LostError{Name: r.cfg.Producers[r.at.Producer].Name, Cause: err}
 }
 
 // openBlock checks the next block of the chunk and makes it the one to read.
@@ -276,7 +276,7 @@ func (r *Reader[T]) read() (in shuffle.Input[T], ok bool, err error) {
 func (r *Reader[T]) decode(s frame.Segment, records []byte) (shuffle.Input[T], error) {
 	b := r.batch()
 	if err := r.cfg.Codec.DecodeRecords(records, int(s.Records), b); err != nil {
-		return shuffle.Input[T]{}, r.corrupt(fmt.Errorf("block %d: decode: %w", r.at.Block, err))
+		return shuffle.Input[T]{}, r.undecodable(err)
 	}
 	if n := int(r.skip); n > 0 {
 		kept := copy(b.Vals, b.Vals[n:])
@@ -287,6 +287,16 @@ func (r *Reader[T]) decode(s frame.Segment, records []byte) (shuffle.Input[T], e
 	r.at.Offset += int64(b.Len())
 	r.stats.Records += int64(b.Len())
 	return shuffle.Input[T]{Channel: r.at.Producer, Batch: b}, nil
+}
+
+// undecodable is the failure to decode a block whose checksum is right. A codec of the user's that does not read what it
+// writes is no loss: the producer would write the same again.
+func (r *Reader[T]) undecodable(err error) error {
+	if _, ok := errors.AsType[*codec.CustomError](err); ok {
+		n := r.cfg.Producers[r.at.Producer].Name
+		return fmt.Errorf("decode a record of producer %d of edge %d: %w", n.Producer, n.Edge, err)
+	}
+	return r.corrupt(fmt.Errorf("block %d: decode: %w", r.at.Block, err))
 }
 
 // batch is an empty batch.

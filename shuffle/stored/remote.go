@@ -94,7 +94,7 @@ func answer(n Name, err error) error {
 	}
 	switch cause := errors.New(s.Message()); s.Code() {
 	case codes.DataLoss:
-		return &LostError{n, cause}
+		return &LostError{Name: n, Cause: cause}
 	case codes.InvalidArgument, codes.Unimplemented:
 		return &AskedError{n, cause}
 	}

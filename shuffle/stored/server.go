@@ -40,6 +40,8 @@ type Server struct {
 	Log    hclog.Logger // nil: none
 	// Note, if set, hears of the end of each read, and how many bytes of data files it has sent. It must not block.
 	Note func(outcome string, bytes int64)
+	// Suspect, if set, hears of jobs of which a partition was found to be lost. It must not block.
+	Suspect func(job string)
 }
 
 // Serve answers on the connections of l until ctx ends and waits for everything that it has started. It closes l.
@@ -49,6 +51,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	if s.Note == nil {
 		s.Note = func(string, int64) {}
+	}
+	if s.Suspect == nil {
+		s.Suspect = func(string) {}
 	}
 	chunks := newChunkPool(servedChunks)
 	server := wire.Policy{}.Server( // of connections that were accepted elsewhere
@@ -61,6 +66,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: serviceName,
 		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: checkName, Handler: s.check}},
 		Streams: []grpc.StreamDesc{{
 			StreamName: streamName, ServerStreams: true, ClientStreams: true,
 			Handler: func(_ any, st grpc.ServerStream) error { return s.handle(st, chunks) },
@@ -95,6 +101,7 @@ func (s *Server) handle(st grpc.ServerStream, chunks *chunkPool) error {
 	case err == nil:
 	case errors.As(err, &lost):
 		outcome = OutcomeLost
+		s.Suspect(n.Job)
 		s.Log.Error("stored result cannot be read", "job", n.Job, "partition", n.String(), "error", lost.Cause)
 		err = status.Error(codes.DataLoss, lost.Cause.Error())
 	case errors.As(err, &asked):
@@ -136,8 +143,8 @@ func (s *Server) admit(st grpc.ServerStream) (*exchangepb.ReadRequest, Name, err
 	if err := n.Validate(); err != nil {
 		return refuse(err)
 	}
-	if r.GetWorker() != "" && s.Worker != "" && r.GetWorker() != s.Worker {
-		return nil, n, status.Errorf(codes.FailedPrecondition, "this is worker %s, not %s", s.Worker, r.GetWorker())
+	if err := s.meant(r.GetWorker()); err != nil {
+		return nil, n, err
 	}
 	return r, n, st.SendHeader(metadata.MD{}) // the request is accepted, although the partition may have to be waited for
 }

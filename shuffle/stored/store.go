@@ -165,7 +165,7 @@ func (s *Store) Wait(ctx context.Context, n Name) error {
 		case <-w.done:
 			timer.Stop()
 			if w.dropped {
-				return &LostError{n, errDropped}
+				return &LostError{Name: n, Cause: errDropped}
 			}
 			return nil
 		case <-ctx.Done():
@@ -256,7 +256,7 @@ func lossOf(n Name, err error) error {
 			return fmt.Errorf("read %s: %w", n, err)
 		}
 	}
-	return &LostError{n, err}
+	return &LostError{Name: n, Cause: err}
 }
 
 // ---------------------------------------------------------------- finding

@@ -10,5 +10,9 @@
 // Never here: when a result is needed (the coordinators' facts), how it is written and read (shuffle/stored), and
 // which messages say so (package worker).
 //
-// Concurrency: a Keeper may be used from any goroutine. It starts nothing: Serve and Delete are tasks of the worker.
+// When a result is found to be lost, by a reader of this worker or of another one, all of its job are looked at (Audit),
+// and the leader is told what else is gone.
+//
+// Concurrency: a Keeper may be used from any goroutine. It starts nothing: Serve, Delete and Audit are tasks of the
+// worker.
 package results

@@ -2,7 +2,9 @@ package results
 
 import (
 	"context"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -17,6 +19,12 @@ import (
 // dropQueue bounds the plans of deletion that wait. The leader says again what still stands in the inventory.
 const dropQueue = 256
 
+// What is told of lost results without an answer being expected.
+const (
+	lostQueue = 16     // messages that wait for a session
+	mostLost  = 10_000 // results that one of them names
+)
+
 // Keeper keeps the stored results of a worker.
 type Keeper struct {
 	dir    string
@@ -24,11 +32,14 @@ type Keeper struct {
 	store  *stored.Store
 	log    hclog.Logger
 	drops  chan *taskpb.DropPartitions
+	doubt  chan struct{} // rings when there are suspects
+	lost   chan *controlpb.PartitionInventory
 
 	mu struct {
 		sync.Mutex
-		reads  map[string]int64 // by outcome
-		served int64            // bytes
+		suspects map[string]bool  // jobs of which something was found to be lost
+		reads    map[string]int64 // by outcome
+		served   int64            // bytes
 	}
 }
 
@@ -38,8 +49,11 @@ func Open(fsys vfs.FS, dir, worker string, log hclog.Logger) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Keeper{dir: dir, worker: worker, store: store, log: log.Named("results"), drops: make(chan *taskpb.DropPartitions, dropQueue)}
-	k.mu.reads = map[string]int64{}
+	k := &Keeper{
+		dir: dir, worker: worker, store: store, log: log.Named("results"), drops: make(chan *taskpb.DropPartitions, dropQueue),
+		doubt: make(chan struct{}, 1), lost: make(chan *controlpb.PartitionInventory, lostQueue),
+	}
+	k.mu.reads, k.mu.suspects = map[string]int64{}, map[string]bool{}
 	for _, lost := range store.Damaged() {
 		k.log.Error("stored result is damaged and not offered", "job", lost.Name.Job, "error", lost)
 	}
@@ -71,7 +85,7 @@ func (k *Keeper) note(outcome string, bytes int64) {
 
 // Serve answers readers on the connections of l, which it closes, until ctx ends.
 func (k *Keeper) Serve(ctx context.Context, l net.Listener) error {
-	s := &stored.Server{Store: k.store, Worker: k.worker, Log: k.log, Note: k.note}
+	s := &stored.Server{Store: k.store, Worker: k.worker, Log: k.log, Note: k.note, Suspect: k.Suspect}
 	return s.Serve(ctx, l)
 }
 
@@ -106,6 +120,58 @@ func (k *Keeper) Inventory() []*controlpb.PartitionInventory {
 		last.Partitions = append(last.Partitions, f.Name.Proto())
 	}
 	return all
+}
+
+// Suspect has the results of a job looked at, because one was found to be lost: what is lost is seldom lost alone. It does not
+// block.
+func (k *Keeper) Suspect(job string) {
+	k.mu.Lock()
+	k.mu.suspects[job] = true
+	k.mu.Unlock()
+	select {
+	case k.doubt <- struct{}{}:
+	default:
+	}
+}
+
+// Lost are results that Audit has found to be lost, for the leader. What nobody takes in time is told by the next inventory,
+// which lacks them.
+func (k *Keeper) Lost() <-chan *controlpb.PartitionInventory { return k.lost }
+
+// Audit looks at the results of suspects until ctx ends.
+func (k *Keeper) Audit(ctx context.Context) error {
+	for {
+		select {
+		case <-k.doubt:
+		case <-ctx.Done():
+			return nil
+		}
+		k.mu.Lock()
+		jobs := slices.Sorted(maps.Keys(k.mu.suspects))
+		clear(k.mu.suspects)
+		k.mu.Unlock()
+		for _, job := range jobs {
+			k.audit(ctx, job)
+		}
+	}
+}
+
+func (k *Keeper) audit(ctx context.Context, job string) {
+	names := k.store.Audit(ctx, job)
+	if len(names) == 0 {
+		return
+	}
+	k.log.Error("stored results are lost", "job", job, "partitions", len(names), "first", names[0].String())
+	for some := range slices.Chunk(names, mostLost) {
+		m := &controlpb.PartitionInventory{Job: job}
+		for _, n := range some {
+			m.Partitions = append(m.Partitions, n.Proto())
+		}
+		select {
+		case k.lost <- m:
+		default:
+		}
+	}
 }
 
 // Drop queues a plan of deletion of a leader. It does not block.

@@ -19,8 +19,9 @@ const outputDelay = 2 * time.Second
 // Child is a started task process and the agent's end of its link.
 type Child struct {
 	*pipe.AgentEnd
-	cmd  *exec.Cmd
-	done chan struct{}
+	cmd    *exec.Cmd
+	exited chan struct{}
+	done   chan struct{}
 
 	mu struct {
 		sync.Mutex
@@ -45,6 +46,9 @@ func (e Exit) String() string {
 // Pid is the process id; for logs.
 func (c *Child) Pid() int { return c.cmd.Process.Pid }
 
+// Exited is closed when the process has ended, while somebody waits for it.
+func (c *Child) Exited() <-chan struct{} { return c.exited }
+
 // Done is closed when the process has ended and its output has been read.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
@@ -62,6 +66,7 @@ func (c *Child) Wait() (Exit, error) {
 	defer close(c.done)
 	// Its number stays taken until Wait reaps it, so that the group that is killed is certainly this one.
 	awaitExit(c.cmd.Process.Pid)
+	close(c.exited)
 	c.Kill()
 	c.mu.Lock()
 	c.mu.reaped = true

@@ -156,7 +156,7 @@ func (s *Starter) Start(ctx context.Context, spec Spec) (child *Child, err error
 	if err != nil {
 		return nil, errors.Join(err, agent.Close())
 	}
-	child = &Child{AgentEnd: agent, cmd: cmd, done: make(chan struct{})}
+	child = &Child{AgentEnd: agent, cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
 	if err := WriteRecord(spec.Dir, spec.Job, spec.Process, cmd.Process.Pid); err != nil {
 		// Without the record no later agent could tell that it is ours.
 		child.Kill()

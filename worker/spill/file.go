@@ -3,8 +3,10 @@ package spill
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/internal/vfs"
 )
 
@@ -47,6 +49,9 @@ func (f *File) write(b []byte, off int64) error {
 			return err
 		}
 		f.f, f.path = file, path
+		if n := f.space.counts.Files; n != nil {
+			*n++
+		}
 	}
 	if _, err := f.f.WriteAt(b, off); err != nil {
 		return noSpace(f.path, int64(len(b)), err)
@@ -167,8 +172,12 @@ func (f *File) one(pos int64, l limits) (header, []byte, error) {
 	return h, b[headerSize:], nil
 }
 
-// corrupt is the failure to read what lies at pos.
+// corrupt is the failure to read what lies at pos. A codec of the user's that does not read what it writes is no fault of
+// the disk.
 func (f *File) corrupt(pos int64, err error) error {
+	if _, ok := errors.AsType[*codec.CustomError](err); ok {
+		return fmt.Errorf("decode a record that was spilled: %w", err)
+	}
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}

@@ -28,6 +28,7 @@ func BlockFor(limit int64) int {
 type Counts struct {
 	Bytes   *int64 // as on disk
 	Records *int64
+	Files   *int64 // made; nil: not counted
 }
 
 // Space is one operator's use of an Area: its files, and the buffers that they share.

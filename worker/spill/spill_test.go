@@ -408,3 +408,37 @@ func TestBlocksAreASmallPartOfTheBudget(t *testing.T) {
 		}
 	}
 }
+
+// picky does not read what it writes.
+type picky struct{ N uint8 }
+
+var errPicky = errors.New("no, thank you")
+
+func (p picky) AppendBinary(b []byte) ([]byte, error) { return append(b, p.N), nil }
+func (p *picky) UnmarshalBinary([]byte) error         { return errPicky }
+
+// It is not the disk that somebody should look at.
+func TestACodecThatDoesNotReadWhatItWritesIsNoCorruption(t *testing.T) {
+	b := newBench(t, vfs.NewMem(), S2, minBlock)
+	defer b.close(t)
+	c, err := codec.Of[picky](nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := b.space.NewFile()
+	w := NewWriter(f, c)
+	if err := w.Add(&picky{1}, 0); err != nil {
+		t.Fatal(err)
+	}
+	s, err := w.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewReader(f, c, s)
+	defer r.Close()
+	var v picky
+	_, _, err = r.Next(&v)
+	if _, coded := errors.AsType[*Error](err); coded || !errors.Is(err, errPicky) {
+		t.Errorf("%v", err)
+	}
+}

@@ -172,7 +172,7 @@ func (x *larger) live(t testing.TB, updates int) {
 }
 
 func TestStateLargerThanMemory(t *testing.T) {
-	keys, bytes, updates := 60_000, int64(1<<20), 60_000
+	keys, bytes, updates := 30_000, int64(512<<10), 20_000
 	if *long {
 		keys, bytes, updates = 10_000_000, 64<<20, 2_000_000
 	}

@@ -130,7 +130,7 @@ func TestChurnOfKeysReusesMemory(t *testing.T) {
 		d := newDirectory[string](checkpoints)
 		v, m, l := must(ValueOf[int](d, "v")), must(MapOf[int, string](d, "m")), must(ListOf[int](d, "l"))
 		var id element.CheckpointID
-		for i := range 100_000 {
+		for i := range 30_000 {
 			k := fmt.Sprint("key-", i)
 			d.Seek(k, d.Hash(k))
 			v.Set(i)

@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ type attempt struct {
 	produced     bool // consumers have something to read
 	loaded       bool // the inputs in front of the gates have ended
 	finished     bool
+	exited       error // user code has ended the goroutine
 	committables []*jobpb.Committable
 	partitions   []*jobpb.Partition
 }
@@ -106,7 +108,7 @@ func (a *attempt) work(ctx context.Context) error {
 	})
 	err := g.Wait()
 	close(ended)
-	return errors.Join(err, watch.Wait())
+	return errors.Join(cmp.Or(a.exited, err), watch.Wait())
 }
 
 // enumerate discovers the splits of source op.
@@ -155,7 +157,7 @@ func (a *attempt) watch(ctx context.Context, ended <-chan struct{}) {
 }
 
 // subtask runs on the goroutine that owns the subtask.
-func (a *attempt) subtask(ctx context.Context) error {
+func (a *attempt) subtask(ctx context.Context) (err error) {
 	a.proc.tag(a, goroutineHeader())
 	for _, op := range a.plan().Operators {
 		if open := a.proc.cfg.Program.Nodes[op].Committer; open != nil {
@@ -174,7 +176,15 @@ func (a *attempt) subtask(ctx context.Context) error {
 	l := newLoop(ctx, parts, a.mail, a.meter, a.terms.timeout)
 	l.announce = a.announce
 	a.announce()
-	err = l.run()
+	err = run.ErrExited // stands if user code ends the goroutine: what is open has to be closed then, too
+	defer func() { err = a.shut(l, err) }()
+	return l.run()
+}
+
+// shut closes what the subtask has open. err is how its loop has ended.
+func (a *attempt) shut(l *loop, err error) error {
+	a.exited = l.exited
+	parts := l.wired
 	if err == nil {
 		a.committables = parts.chain.Committables()
 		err = parts.chain.CloseOutlets(nil)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/mail"
@@ -29,7 +30,8 @@ type loop struct {
 	// announce tells the host that the attempt runs.
 	announce func()
 
-	limit   int // records of the next step
+	exited  error // set by user code that has ended the goroutine
+	limit   int   // records of the next step
 	now     time.Time
 	flushAt time.Time // when pending buffers are handed over; zero: nothing is pending
 	timer   *time.Timer
@@ -238,14 +240,23 @@ func (l *loop) disarm() {
 	}
 }
 
-// protected calls f and turns a panic of user code into a fault with stack, operator and position.
+// protected calls f and turns a panic of user code into a fault with stack, operator and position. User code that ends the
+// goroutine leaves such a fault behind.
 func (l *loop) protected(f func() error) (err error) {
+	returned := false
 	defer func() {
+		if returned {
+			return
+		}
 		if v := recover(); v != nil {
 			err = l.panicked(v)
+		} else {
+			l.exited = l.panicked(run.ErrExited)
 		}
 	}()
-	return f()
+	err = f()
+	returned = true
+	return err
 }
 
 func (l *loop) panicked(v any) error {

@@ -34,6 +34,7 @@ const (
 	replayed
 	spilledBytes
 	spilledRecords
+	spillFiles
 	spillDepth
 	storedBytes
 	rereadBytes
@@ -86,6 +87,7 @@ func (m *meter) publish(l *loop) {
 		replayed:        c.Counters.Replayed,
 		spilledBytes:    c.Counters.Spilled,
 		spilledRecords:  c.Counters.SpilledRecords,
+		spillFiles:      c.Counters.SpillFiles,
 		spillDepth:      c.Counters.SpillDepth,
 		storedBytes:     stored,
 		rereadBytes:     in.Stored,
@@ -110,6 +112,7 @@ func (m *meter) fill(c *taskpb.Counters) {
 	c.Replayed = m.copy[replayed].Load()
 	c.SpilledBytes = m.copy[spilledBytes].Load()
 	c.SpilledRecords = m.copy[spilledRecords].Load()
+	c.SpillFiles = m.copy[spillFiles].Load()
 	c.SpillDepth = int32(m.copy[spillDepth].Load())
 	c.StoredBytes = m.copy[storedBytes].Load()
 	c.RereadBytes = m.copy[rereadBytes].Load()

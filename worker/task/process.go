@@ -260,7 +260,7 @@ func (c committers) Committer(sink string) (commit.Opener, *connector.Task) {
 	for i, o := range c.cfg.Program.Graph.Operators {
 		if open := c.cfg.Program.Nodes[i].Committer; o.Id == sink && open != nil {
 			log := slog.New(newLogHandler(c.cfg.Log)).With("operator", sink)
-			return open, &connector.Task{Job: c.cfg.Job, Operator: sink, JobEpoch: c.jobEpoch, Log: log}
+			return open, &connector.Task{Job: c.cfg.Job, Operator: sink, JobEpoch: c.jobEpoch, Whole: c.cfg.Process == 0, Log: log}
 		}
 	}
 	return nil, nil

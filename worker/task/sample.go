@@ -24,6 +24,10 @@ func (p *Process) Sample() *taskpb.Sample {
 		return cmp.Or(cmp.Compare(a.sub.Chain, b.sub.Chain), cmp.Compare(a.sub.Index, b.sub.Index))
 	})
 	s := &taskpb.Sample{HeapBytes: heapBytes(), ResidentBytes: residentBytes()}
+	s.NetworkBytes, s.NetworkLimitBytes = p.cfg.Network.Memory()
+	if p.cfg.Spill != nil {
+		s.SpillFiles = p.cfg.Spill.Totals().Files
+	}
 	for _, a := range attempts {
 		s.Counters = append(s.Counters, a.counters())
 	}

@@ -478,6 +478,37 @@ func rewrite(t *testing.T, fsys vfs.FS, name string, change func([]byte) []byte)
 	}
 }
 
+// A consumer of two stored inputs names every result that it has lost, of both, in one failure.
+func TestAConsumerNamesEverythingThatItHasLost(t *testing.T) {
+	j, sink := newJob(t), &collected[int]{}
+	a := j.source("a", 2, NewSource(ints(1000), SourceOptions[int]{}))
+	b := j.source("b", 1, NewSource(ints(1000), SourceOptions[int]{}))
+	j.join("op", 1,
+		end{from: a, by: hashed, x: keyedInts(t), st: NewSink(sink), stored: true},
+		end{from: b, by: hashed, x: keyedInts(t), st: NewSink(&collected[int]{}), stored: true, phase: 1})
+	c := start(t, j)
+	d := j.copied(1, 1)
+	d.Subtasks = slices.DeleteFunc(d.Subtasks, func(s *taskpb.SubtaskDeployment) bool { return s.Chain == 2 })
+	deploy(t, c, d)
+	us := c.await(3)
+	for _, f := range files(t, c.fs, "results") {
+		if strings.HasSuffix(f, ".data") && !strings.Contains(f, "e0-p0") {
+			if err := c.fs.Remove(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	deploy(t, c, place(only(j.copied(2, 2), 2), us))
+	u := c.await(1)[0]
+	var lost []string
+	for _, p := range u.Failure.GetLost() {
+		lost = append(lost, fmt.Sprintf("%d.%d#%d", p.Edge, p.Producer, p.Attempt))
+	}
+	if want := []string{"0.1#1", "1.0#1"}; !slices.Equal(lost, want) || u.Failure.Kind != jobpb.FailureKind_FAILURE_LOSS || !strings.Contains(u.Failure.Message, "1 more") {
+		t.Errorf("lost %v, want %v: %v", lost, want, u.Failure)
+	}
+}
+
 // A disk that is full fails the job with the path, not the process.
 func TestADiskThatTakesNoResultFailsTheAttempt(t *testing.T) {
 	j, _ := stages(t, 200_000)

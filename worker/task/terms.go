@@ -57,7 +57,8 @@ func termsOf(d *taskpb.Deployment) (terms, error) {
 }
 
 // grant is the share of batch.memory of one batch operator in a subtask, in bytes: that of a slot, divided by the batch
-// operators that work in the slot at the same time.
+// operators that work in the slot at the same time. It is never 0, which would be no limit: too little is for the operator to
+// refuse.
 func (t *terms) grant(l *layout.Layout, chain, index int32) int64 {
-	return t.batch / int64(max(1, l.BatchOperators(chain, index, t.eager)))
+	return max(1, t.batch/int64(max(1, l.BatchOperators(chain, index, t.eager))))
 }

@@ -33,6 +33,33 @@ func TestSettingsOfADeployment(t *testing.T) {
 	}
 }
 
+// No memory is not memory without a limit.
+func TestAShareThatRoundsToNothingIsRefused(t *testing.T) {
+	area, err := spill.NewArea(spill.Config{FS: vfs.NewMem(), Dir: "spill"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, memory := range []string{"0", "1", "0%"} {
+		var got Batch
+		note := StageOf[int, int](func(rt *Runtime, out Push[int]) (Push[int], Operator, error) {
+			got = rt.Batch
+			return out, Base{}, nil
+		})
+		j := newJob(t)
+		sort := j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "sort", note)
+		j.then(sort, "out", NewSink(&collected[int]{}))
+		j.prog.Graph.Operators[sort].BatchMemory = true
+		c := start(t, j, func(cfg *Config) { cfg.Spill = area })
+		d := j.copied(1, 1)
+		d.ProcessMemory, d.Slots, d.Settings = 1<<30, 4, map[string]string{"batch.memory": memory}
+		deploy(t, c, d)
+		c.await(1)
+		if got.Memory <= 0 {
+			t.Errorf("batch.memory %s: %d bytes, which is no limit", memory, got.Memory)
+		}
+	}
+}
+
 // A batch operator gets its share of the slot and the place to spill; others get neither.
 func TestABatchOperatorGetsItsShare(t *testing.T) {
 	area, err := spill.NewArea(spill.Config{FS: vfs.NewMem(), Dir: "spill"})

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
@@ -41,13 +43,16 @@ type wired struct {
 }
 
 // wire builds the operators from the sinks to the head, because each needs to know where it emits to.
-func (w *wiring) wire() (_ *wired, err error) {
+func (w *wiring) wire() (done *wired, err error) {
 	defer func() {
-		if err != nil {
-			for i := len(w.opened) - 1; i >= 0; i-- {
-				err = errors.Join(err, w.opened[i](err))
-			}
+		if done != nil {
+			return
 		}
+		cause := cmp.Or(err, run.ErrExited) // user code may have ended the goroutine
+		for i := len(w.opened) - 1; i >= 0; i-- {
+			cause = errors.Join(cause, w.opened[i](cause))
+		}
+		err = cause
 	}()
 	op := w.plan().Operators[0]
 	if w.proc.cfg.Program.Nodes[op].Source != nil {
@@ -313,6 +318,6 @@ func (a *attempt) identity() edge.Identity {
 func (a *attempt) task(operator string, log *slog.Logger) *connector.Task {
 	return &connector.Task{
 		Job: a.proc.cfg.Job, Operator: operator, Subtask: a.index(), Parallelism: int(a.plan().Parallelism),
-		Attempt: a.sub.Attempt, JobEpoch: a.jobEpoch, RegionEpoch: a.sub.RegionEpoch, Log: log,
+		Attempt: a.sub.Attempt, JobEpoch: a.jobEpoch, RegionEpoch: a.sub.RegionEpoch, Whole: a.proc.cfg.Process == 0, Log: log,
 	}
 }

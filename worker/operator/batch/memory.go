@@ -34,7 +34,8 @@ func Open(rt *task.Runtime) (*Memory, error) {
 		}
 	}
 	m := &Memory{Budget: spill.NewBudget(b.Memory), rt: rt}
-	m.space = b.Spill.NewSpace(m.Budget, spill.Counts{Bytes: &rt.Counters.Spilled, Records: &rt.Counters.SpilledRecords}, spill.BlockFor(b.Memory))
+	counts := spill.Counts{Bytes: &rt.Counters.Spilled, Records: &rt.Counters.SpilledRecords, Files: &rt.Counters.SpillFiles}
+	m.space = b.Spill.NewSpace(m.Budget, counts, spill.BlockFor(b.Memory))
 	// Spilling begins when nothing is left: it needs the buffers that all streams share, and those of a few streams.
 	m.ReserveStreams(4)
 	return m, nil

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
@@ -30,9 +27,10 @@ type Node struct {
 	// Stored: the outlet keeps what it gets until it is finished.
 	Stored bool
 
-	hides  int          // nodes behind a Holder, which it keeps events from
-	relay  Relay        // nil: it is none
-	passed element.Time // the last watermark that it has passed on
+	hides    int          // nodes behind a Holder, which it keeps events from
+	relay    Relay        // nil: it is none
+	passed   element.Time // the last watermark that it has passed on
+	receiver string       // of Operator's methods, as Blame sees them on the stack
 }
 
 // Outlet is the writing end of an edge, erased. Records go through its Push.
@@ -87,6 +85,7 @@ func New(ctx context.Context, cur *Cursor, nodes []Node, root int) *Chain {
 		}
 		switch {
 		case n.Outlet == nil:
+			n.receiver = receiver(n.Operator)
 			c.lead(i, n)
 		case n.Stored:
 			stored = append(stored, n.Outlet)
@@ -114,6 +113,9 @@ func (c *Chain) lead(i int, n *Node) {
 
 // Cursor is where the chain stands.
 func (c *Chain) Cursor() *Cursor { return c.cur }
+
+// Head is the id of the operator at the head.
+func (c *Chain) Head() string { return c.nodes[0].ID }
 
 // Outlets are the edges that leave the chain.
 func (c *Chain) Outlets() []Outlet { return c.outlets }
@@ -334,85 +336,4 @@ func (c *Chain) Committables() []*jobpb.Committable {
 		}
 	}
 	return out
-}
-
-// Code tells the code of a Push on the stack.
-type Code struct {
-	pc uintptr
-	// method is the name of the method that the push is a value of; empty: it is none. The wrapper that such a value
-	// points to is on no stack, and the address of the method itself is not to be had.
-	method string
-}
-
-// CodeOf looks at a push.
-func CodeOf(push any) Code {
-	c := Code{pc: reflect.ValueOf(push).Pointer()}
-	if f := runtime.FuncForPC(c.pc); f != nil {
-		if method, ok := strings.CutSuffix(f.Name(), "-fm"); ok {
-			c.method = method
-		}
-	}
-	return c
-}
-
-func (c Code) is(f *runtime.Frame) bool {
-	return f.Entry == c.pc || c.method != "" && f.Function == c.method
-}
-
-// pushes reports whether f is the frame of a push of n.
-func (n *Node) pushes(f *runtime.Frame) bool {
-	return slices.ContainsFunc(n.Codes, func(c Code) bool { return c.is(f) })
-}
-
-// Blame finds the operator that was at work when a panic unwound the stack pcs (innermost first). Tracking it while
-// records flow would cost every record; instead each push of the chain is looked for among the frames, from the head
-// inwards: the last one found was at work. Where two branches run the same code, the note of the fan-out decides.
-func (c *Chain) Blame(pcs []uintptr) string {
-	at := c.active
-	if at < 0 {
-		at = c.root
-	}
-	for _, f := range framesOf(pcs) {
-		if next := c.find(at, &f); next >= 0 {
-			at = next
-		}
-	}
-	if at < 0 {
-		return ""
-	}
-	return c.nodes[at].ID
-}
-
-// framesOf are the frames of a stack, outermost first.
-func framesOf(pcs []uintptr) []runtime.Frame {
-	var out []runtime.Frame
-	frames := runtime.CallersFrames(pcs)
-	for {
-		f, more := frames.Next()
-		out = append(out, f)
-		if !more {
-			slices.Reverse(out)
-			return out
-		}
-	}
-}
-
-// find is the node behind at whose push is f, or -1.
-func (c *Chain) find(at int, f *runtime.Frame) int {
-	first, end := 0, len(c.nodes)
-	if at >= 0 {
-		n := &c.nodes[at]
-		if n.Runtime != nil && len(n.Kids) > 1 {
-			if kid := at + n.Kids[min(n.Runtime.branch, len(n.Kids)-1)]; c.nodes[kid].pushes(f) {
-				return kid
-			}
-		}
-		first, end = at+1, at+n.Size
-	}
-	for i := first; i < end; i++ {
-		if c.nodes[i].pushes(f) {
-			return i
-		}
-	}
-	return -1
 }

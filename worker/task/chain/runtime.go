@@ -38,6 +38,7 @@ type Counters struct {
 	Written        int64 // records that went into sinks
 	Spilled        int64 // bytes moved from memory to disk
 	SpilledRecords int64 // records moved from memory to disk
+	SpillFiles     int64 // files made for them
 	SpillDepth     int64 // deepest level of recursive partitions, or of merge passes; 0: nothing was spilled
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/shuffle"
+	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/mark"
@@ -16,6 +17,9 @@ type Gate interface {
 	// say because of it. idle: there was nothing.
 	Step(limit int) (records int, ev element.Event, idle bool, err error)
 	Position() string
+	// Unreadable are the stored results that it has yet to read and that cannot be read. It asks their holders, and gives
+	// up after a moment.
+	Unreadable() []stored.Name
 	// Received so far; its Records are the head's to count.
 	Received() chain.Received
 	// Close gives it up; nil: it has ended.
@@ -34,6 +38,7 @@ type reader[T any] interface {
 type gate[T any] struct {
 	r        reader[T]
 	stored   bool
+	lost     func() []stored.Name // nil: nothing that it reads is stored
 	push     chain.Push[T]
 	cur      *chain.Cursor
 	marks    *mark.Merger // over the channels
@@ -111,6 +116,13 @@ func (g *gate[T]) Position() string {
 	return fmt.Sprintf("record %d from subtask %d of %s", g.before[c]+int64(g.at)+1, g.subtasks[c], g.from)
 }
 
+func (g *gate[T]) Unreadable() []stored.Name {
+	if g.lost == nil {
+		return nil
+	}
+	return g.lost()
+}
+
 func (g *gate[T]) Received() chain.Received {
 	s := g.r.Stats()
 	if g.stored {
@@ -134,6 +146,7 @@ func (g *closedGate) Step(int) (int, element.Event, bool, error) {
 	return 0, element.Event{Kind: element.End, Time: element.MaxTime}, false, nil
 }
 
-func (g *closedGate) Position() string         { return "" }
-func (g *closedGate) Received() chain.Received { return chain.Received{} }
-func (g *closedGate) Close(error)              {}
+func (g *closedGate) Position() string          { return "" }
+func (g *closedGate) Unreadable() []stored.Name { return nil }
+func (g *closedGate) Received() chain.Received  { return chain.Received{} }
+func (g *closedGate) Close(error)               {}

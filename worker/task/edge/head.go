@@ -2,12 +2,16 @@ package edge
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/task/chain"
+	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/mark"
 )
 
@@ -102,7 +106,7 @@ func (h *Head) Step(limit int) (chain.Progress, error) {
 		n, ev, idle, err := h.inputs[i].Gate.Step(limit)
 		h.total += int64(n)
 		if err != nil {
-			return chain.Progress{}, err
+			return chain.Progress{}, h.withOthers(h.blame(err))
 		}
 		if h.at++; h.at == len(h.turns) {
 			h.at = 0
@@ -118,6 +122,37 @@ func (h *Head) Step(limit int) (chain.Progress, error) {
 		}
 	}
 	return chain.Progress{State: chain.Starved}, nil
+}
+
+// withOthers adds to the loss of a stored result what else cannot be read of the inputs that have not ended: one failure, and
+// so one restart, for all that is lost at the same time.
+func (h *Head) withOthers(err error) error {
+	lost, ok := errors.AsType[*stored.LostError](err)
+	if !ok {
+		return err
+	}
+	known := map[stored.Name]bool{lost.Name: true}
+	all := &stored.LostError{Name: lost.Name, Cause: lost.Cause}
+	for i, in := range h.inputs {
+		if !in.Stored || h.ended[i] {
+			continue
+		}
+		for _, n := range in.Gate.Unreadable() {
+			if !known[n] {
+				known[n] = true
+				all.Also = append(all.Also, n)
+			}
+		}
+	}
+	return all
+}
+
+// blame names the operator whose input cannot be decoded by the user's own codec; other errors have a place of their own.
+func (h *Head) blame(err error) error {
+	if _, ok := errors.AsType[*codec.CustomError](err); ok {
+		return fault.Of(err, fault.CodeUser, h.chain.Head())
+	}
+	return err
 }
 
 // event takes what input i has said; done: all inputs have ended, and so has the chain.

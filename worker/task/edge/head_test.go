@@ -1,11 +1,13 @@
 package edge
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/task/chain"
 )
 
@@ -15,11 +17,15 @@ type script struct {
 	records int
 	ready   bool
 	ended   bool
+	fails   error         // instead of a step
+	lost    []stored.Name // what it knows to be lost
 	log     *[]string
 }
 
 func (s *script) Step(limit int) (int, element.Event, bool, error) {
 	switch {
+	case s.fails != nil:
+		return 0, element.Event{}, false, s.fails
 	case !s.ready || s.ended:
 		return 0, element.Event{}, true, nil
 	case s.records == 0:
@@ -32,9 +38,10 @@ func (s *script) Step(limit int) (int, element.Event, bool, error) {
 	return n, element.Event{}, false, nil
 }
 
-func (s *script) Position() string         { return "in " + s.name }
-func (s *script) Received() chain.Received { return chain.Received{Bytes: 1, Stored: 10} }
-func (s *script) Close(error)              { *s.log = append(*s.log, "close "+s.name) }
+func (s *script) Position() string          { return "in " + s.name }
+func (s *script) Unreadable() []stored.Name { return s.lost }
+func (s *script) Received() chain.Received  { return chain.Received{Bytes: 1, Stored: 10} }
+func (s *script) Close(error)               { *s.log = append(*s.log, "close "+s.name) }
 
 // told is an operator that notes which inputs have ended.
 type told struct {
@@ -127,6 +134,28 @@ func TestGatedInputsWaitForLowerPhases(t *testing.T) {
 		if got, want := drive(t, h, log), []string{"1", "1", "end 1", "loaded", "0", "end 0", "3", "end 3", "finish"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// One failure names everything that is lost at that moment, of all inputs that have not ended, once.
+func TestALossNamesWhatElseIsLost(t *testing.T) {
+	name := func(edge, producer int32) stored.Name { return stored.Name{Job: "j", Edge: edge, Producer: producer} }
+	kept := func(s *script) Input { return Input{Gate: s, Stored: true} }
+	ended := &script{lost: []stored.Name{name(9, 9)}}
+	failing := &script{records: 1, lost: []stored.Name{name(1, 4), name(1, 5)}}
+	h, log := newScripts(t, kept(ended), kept(failing), kept(&script{records: 1, lost: []stored.Name{name(2, 0), name(1, 5)}}), Input{Gate: &script{}})
+	failing.ready = false
+	drive(t, h, log)
+	cause := errors.New("why")
+	failing.fails = &stored.LostError{Name: name(1, 4), Cause: cause}
+	_, err := h.Step(1)
+	var lost *stored.LostError
+	if !errors.As(err, &lost) || lost.Name != name(1, 4) || !slices.Equal(lost.Also, []stored.Name{name(1, 5), name(2, 0)}) || !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+	failing.fails = cause
+	if _, err := h.Step(1); err != cause {
+		t.Errorf("another error became %v", err)
 	}
 }
 

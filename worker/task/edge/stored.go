@@ -1,6 +1,9 @@
 package edge
 
 import (
+	"context"
+	"time"
+
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/shuffle/stored"
@@ -93,5 +96,15 @@ func (x *exchange[T]) storedGate(j Joint, push chain.Push[T]) (Gate, error) {
 	for i, p := range j.Stored.Producers {
 		subtasks[i] = p.Name.Producer
 	}
-	return newGate(j, r, push, subtasks), nil
+	g := newGate(j, r, push, subtasks)
+	g.lost = func() []stored.Name {
+		ctx, cancel := context.WithTimeout(j.Ctx, askAround)
+		defer cancel()
+		return r.Unreadable(ctx)
+	}
+	return g, nil
 }
+
+// askAround is how long a subtask that has lost one of its inputs looks for others before it fails. The leader waits a moment,
+// too; what comes later costs another restart and nothing else.
+const askAround = 500 * time.Millisecond

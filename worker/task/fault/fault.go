@@ -133,6 +133,9 @@ func (f *Fault) ofStored(err error) bool {
 	if e, ok := errors.AsType[*stored.LostError](err); ok {
 		f.Kind, f.Code = jobpb.FailureKind_FAILURE_LOSS, stored.CodeLost
 		f.Lost = []*jobpb.PartitionRef{e.Name.Ref()}
+		for _, n := range e.Also[:min(len(e.Also), jobpb.MaxLost-1)] {
+			f.Lost = append(f.Lost, n.Ref())
+		}
 	} else if _, ok := errors.AsType[*stored.LinkError](err); ok {
 		f.Kind, f.Code = jobpb.FailureKind_FAILURE_LOSS, stored.CodeLink
 	} else if _, ok := errors.AsType[*stored.WriteError](err); ok {
@@ -162,9 +165,13 @@ func Panicked(v any, operator, position string) *Fault {
 	}
 }
 
-// panicStack is the stack below the call of panic: what the user wants to see comes first.
+// panicStack is the stack below the call of panic, or of runtime.Goexit: what the user wants to see comes first.
 func panicStack(s string) string {
-	if i := strings.Index(s, "\npanic("); i >= 0 {
+	i := strings.Index(s, "\npanic(")
+	if i < 0 {
+		i = strings.Index(s, "\nruntime.Goexit(")
+	}
+	if i >= 0 {
 		rest := s[i+1:]
 		for range 2 { // the call and its line
 			if _, after, ok := strings.Cut(rest, "\n"); ok {

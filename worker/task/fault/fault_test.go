@@ -56,6 +56,11 @@ func TestALossNamesThePartitionThatWasLost(t *testing.T) {
 	if len(f.Lost) != 1 || !proto.Equal(f.Lost[0], want) {
 		t.Errorf("lost %v, want %v", f.Lost, want)
 	}
+	lost.Also = make([]stored.Name, 2*jobpb.MaxLost)
+	lost.Also[0] = stored.Name{Edge: 3, Producer: 8, Attempt: 2}
+	if f := Failure(Of(lost, CodeUser, "op")); len(f.Lost) != jobpb.MaxLost || f.Lost[0].Producer != 7 || f.Lost[1].Producer != 8 {
+		t.Errorf("%d lost, first %v", len(f.Lost), f.Lost[:2])
+	}
 	// The one that lost it tells.
 	if f := Failure(Of(&shuffle.LossError{Cause: Of(lost, CodeUser, "op")}, CodeUser, "other")); len(f.Lost) != 0 {
 		t.Errorf("a peer's loss is told as %v", f.Lost)

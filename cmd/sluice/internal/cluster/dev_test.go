@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -121,7 +122,7 @@ func stage(t *testing.T, behaviour string) (o DevOptions, order string) {
 	t.Setenv(workersVariable, "2")
 	t.Setenv(orderVariable, order)
 	t.Setenv("TMPDIR", dir) // temporary clusters and the pointer to them
-	return DevOptions{Coordinators: 3, Workers: 2, Slots: 4, Memory: 1 << 30, LogLevel: "info"}, order
+	return DevOptions{Coordinators: 3, Workers: 2, Slots: 4, Memory: 1 << 30, LogLevel: "info", Ports: FreePorts}, order
 }
 
 // output is a buffer that a test waits on.
@@ -414,6 +415,7 @@ func TestBadOptionsAreUsageErrors(t *testing.T) {
 		"no coordinator": func(o *DevOptions) { o.Coordinators = 0 }, "even": func(o *DevOptions) { o.Coordinators = 2 },
 		"seven": func(o *DevOptions) { o.Coordinators = 7 }, "many workers": func(o *DevOptions) { o.Workers = 99 },
 		"negative": func(o *DevOptions) { o.Workers = -1 }, "no slot": func(o *DevOptions) { o.Slots = 0 },
+		"odd ports": func(o *DevOptions) { o.Ports = "odd" },
 	} {
 		o := good
 		change(&o)
@@ -438,5 +440,37 @@ func TestDamagedFileIsNotTakenForNoCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantExit(t, DevStop(t.Context(), Node{Out: newOutput()}, dir), ops.ExitPrecondition)
+	}
+}
+
+// TestUsualPortsAreTakenAllTogetherOrNotAtAll: whoever has written one of them down would meet somebody else's cluster.
+func TestUsualPortsAreTakenAllTogetherOrNotAtAll(t *testing.T) {
+	usual := func(ports Ports) (n int) {
+		f, err := layOut(t.Context(), DevOptions{Coordinators: 1, Workers: 1, Ports: ports}, nil, t.TempDir(), "sluice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing := &File{Nodes: []*Member{{Role: roleCoordinator}, {Role: roleWorker}}}
+		_, want := missing.missing()
+		got := []string{f.Nodes[0].API, f.Nodes[0].Raft, f.Nodes[0].HTTP, f.Nodes[1].Data, f.Nodes[1].Control, f.Nodes[1].HTTP}
+		for i, addr := range got {
+			if addr == net.JoinHostPort(loopback, strconv.Itoa(want[i])) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := usual(FreePorts); n != 0 {
+		t.Errorf("%d usual ports although free ones were asked for", n)
+	}
+	if n := usual(UsualPorts); n != 0 && n != 6 { // somebody may have them
+		t.Errorf("%d of 6 usual ports", n)
+	}
+	l, err := listen(t.Context(), firstWorkerHTTP)
+	if err == nil {
+		defer l.Close()
+	}
+	if n := usual(UsualPorts); n != 0 {
+		t.Errorf("%d usual ports although one of them is taken", n)
 	}
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -21,8 +20,7 @@ const (
 	loopback = "127.0.0.1"
 )
 
-// Ports of a development cluster, if all that it needs are free; otherwise it draws free ones. They are those of single
-// nodes, counted up.
+// The usual ports of a development cluster are those of single nodes, counted up.
 const (
 	firstAPI         = 7420 // API and Raft of coordinators, in pairs
 	firstData        = 7430 // data and control of workers, in pairs
@@ -30,6 +28,15 @@ const (
 	firstWorkerHTTP  = 9430
 	mostCoordinators = 5
 	mostWorkers      = 35
+)
+
+// Ports says which ports a development cluster takes.
+type Ports string
+
+// The ways to choose.
+const (
+	UsualPorts Ports = "usual" // where people and the command line look first, if all that are needed are free; otherwise as below
+	FreePorts  Ports = "free"  // drawn, so that clusters of several people or tests do not meet
 )
 
 // DevOptions are the flags of sluice dev.
@@ -40,6 +47,7 @@ type DevOptions struct {
 	Memory       int64  // per worker, bytes
 	DataDir      string // empty: a temporary one, removed at the end
 	LogLevel     string
+	Ports        Ports // empty: the usual ones
 }
 
 func (o DevOptions) validate() error {
@@ -51,6 +59,9 @@ func (o DevOptions) validate() error {
 	}
 	if o.Slots < 1 {
 		return ops.Usagef("--slots 1 or more", "%d slots per worker", o.Slots)
+	}
+	if o.Ports != "" && o.Ports != UsualPorts && o.Ports != FreePorts {
+		return ops.Usagef("--ports usual or --ports free", "there are no ports %q", o.Ports)
 	}
 	return nil
 }
@@ -72,7 +83,7 @@ func layOut(ctx context.Context, o DevOptions, before *File, dir, binary string)
 		}
 		f.keepAddresses(before)
 	}
-	if err := f.fillAddresses(ctx); err != nil {
+	if err := f.fillAddresses(ctx, o.Ports); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -96,15 +107,12 @@ func (f *File) keepAddresses(before *File) {
 
 // fillAddresses gives an address to everything that has none. All or none of the usual ports are taken, so that nobody
 // has to remember which.
-func (f *File) fillAddresses(ctx context.Context) error {
+func (f *File) fillAddresses(ctx context.Context, ports Ports) error {
 	missing, usual := f.missing()
 	if len(missing) == 0 {
 		return nil
 	}
-	addrs, err := reserve(ctx, usual)
-	if err != nil {
-		addrs, err = draw(ctx, len(missing))
-	}
+	addrs, err := choose(ctx, ports, usual)
 	if err != nil {
 		return devFault(ops.ExitOther, "", fmt.Errorf("find free ports: %w", err))
 	}
@@ -112,6 +120,15 @@ func (f *File) fillAddresses(ctx context.Context) error {
 		*m = addrs[i]
 	}
 	return nil
+}
+
+func choose(ctx context.Context, ports Ports, usual []int) ([]string, error) {
+	if ports != FreePorts {
+		if addrs, err := reserve(ctx, usual); err == nil {
+			return addrs, nil
+		}
+	}
+	return wire.FreeLoopback(ctx, len(usual))
 }
 
 func (f *File) missing() (missing []*string, usual []int) {
@@ -149,34 +166,6 @@ func reserve(ctx context.Context, ports []int) (addrs []string, err error) {
 
 func listen(ctx context.Context, port int) (net.Listener, error) {
 	return wire.Policy{}.Listen(ctx, net.JoinHostPort(loopback, strconv.Itoa(port)))
-}
-
-// Ports are drawn from below the range from which systems take those of outgoing connections: a node's port must not be
-// taken by somebody's connection while the node is down.
-const (
-	drawFrom = 20_000
-	drawTo   = 32_000
-	drawMost = 2_000 // tries
-)
-
-// draw finds n free ports.
-func draw(ctx context.Context, n int) (addrs []string, err error) {
-	for range drawMost {
-		if len(addrs) == n {
-			break
-		}
-		l, failed := listen(ctx, drawFrom+rand.IntN(drawTo-drawFrom))
-		if failed != nil {
-			err = failed
-			continue
-		}
-		defer l.Close() // nothing was accepted; all stay open until all are drawn
-		addrs = append(addrs, l.Addr().String())
-	}
-	if len(addrs) < n {
-		return nil, err
-	}
-	return addrs, nil
 }
 
 // args is the command line of a node.

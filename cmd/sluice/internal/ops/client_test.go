@@ -167,17 +167,17 @@ func TestRefusalsAreFinalAndHaveTheirExitCode(t *testing.T) {
 			calls := 0
 			f := &fake{list: func(context.Context, *apipb.ListRequest) (*apipb.ListResponse, error) {
 				calls++
-				return nil, apipb.NewError(code, &apipb.ErrorDetail{Code: "E071", Where: "x", Hints: []string{"look"}}, "because")
+				return nil, apipb.NewError(code, &apipb.ErrorDetail{Code: "E102", Where: "x", Hints: []string{"look"}}, "because")
 			}}
 			r := newRig(t, f, f)
 			err := List(t.Context(), r.Session, ListOptions{})
-			wantExit(t, err, exit, "E071")
+			wantExit(t, err, exit, "E102")
 			if calls != 1 {
 				t.Errorf("asked %d times", calls)
 			}
 			var out bytes.Buffer
 			ReportError(&out, Table, err)
-			if want := "error E071: because at x\n  fix: look\n"; out.String() != want {
+			if want := "error E102: because at x\n  fix: look\n"; out.String() != want {
 				t.Errorf("got %q, want %q", out.String(), want)
 			}
 		})
@@ -189,10 +189,10 @@ func TestErrorsInJSONAreStable(t *testing.T) {
 		err  error
 		want string
 	}{
-		{apipb.NewError(codes.NotFound, &apipb.ErrorDetail{Code: "E071", Where: "j", Hints: []string{"look"}}, `no "j"`), `{
+		{apipb.NewError(codes.NotFound, &apipb.ErrorDetail{Code: "E102", Where: "j", Hints: []string{"look"}}, `no "j"`), `{
   "errors": [
     {
-      "code": "E071",
+      "code": "E102",
       "message": "no \"j\"",
       "where": "j",
       "hints": [

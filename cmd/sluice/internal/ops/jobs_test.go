@@ -51,11 +51,16 @@ func TestStatusTable(t *testing.T) {
 	}
 	want := `flights-1  RUNNING  ran 3h12m  restarts 1  losses 0
 
-OPERATORS     RUNNING  STATE                  IN  OUT     BUSY  BACKPR  WATERMARK
-source → map  1/2      1 RUNNING, 1 FINISHED  0   100.0k  40%   5%      -
-count → out   2/2      RUNNING                5   0       -     -       2026-01-02T03:04:05.000Z
-region 0  RUNNING  epoch 1  2 subtasks
-edge map → count  hash  PIPELINED  (unbounded input)
+OPERATORS     RUNNING  STATE                  RE-RUN  IN  OUT     BUSY  BACKPR  WATERMARK
+source → map  1/2      1 RUNNING, 1 FINISHED  0       0   100.0k  40%   5%      -
+count → out   2/2      RUNNING                1       5   0       -     -       2026-01-02T03:04:05.000Z
+
+REGION  STATE    EPOCH  SUBTASKS  AFTER
+0       RUNNING  1      2         -
+
+EDGE         PARTITIONER  EXCHANGE   REGIONS  STORED  REASON
+map → count  hash         PIPELINED  -        -       unbounded input
+
 sink out is exactly-once
 2026-01-02T02:04:05.000Z E060: the worker was lost at a.csv:7 (worker w-dead)
   its stream broke
@@ -67,7 +72,7 @@ sink out is exactly-once
 	if err := Status(t.Context(), r.Session, StatusOptions{Job: "flights-1", Detail: Subtasks}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "count → out[0]   2        RUNNING   1       w-ab      5   0\n"; !strings.Contains(r.out.String(), want) {
+	if want := "count → out[0]   2        RUNNING   1       w-ab      5   0      0 B      0 B\n"; !strings.Contains(r.out.String(), want) {
 		t.Errorf("no line %q in\n%s", want, r.out.String())
 	}
 }
@@ -279,7 +284,7 @@ func TestInterruptedWaitSaysThatTheJobGoesOn(t *testing.T) {
 }
 
 func TestUnknownJobIsThree(t *testing.T) {
-	unknown := apipb.NewError(codes.NotFound, &apipb.ErrorDetail{Code: "E071"}, "unknown job")
+	unknown := apipb.NewError(codes.NotFound, &apipb.ErrorDetail{Code: "E102"}, "unknown job")
 	r := newRig(t, &fake{
 		status: func(*apipb.StatusRequest) (*apipb.StatusResponse, error) { return nil, unknown },
 		wait:   func(context.Context, *apipb.WaitRequest) (*apipb.StatusResponse, error) { return nil, unknown },
@@ -297,7 +302,7 @@ func TestUnknownJobIsThree(t *testing.T) {
 		"logs":   Logs(t.Context(), r.Session, LogsOptions{Job: "x"}),
 		"plan":   Plan(t.Context(), r.Session, PlanOptions{What: "x"}),
 	} {
-		t.Run(name, func(t *testing.T) { wantExit(t, err, ExitNotFound, "E071") })
+		t.Run(name, func(t *testing.T) { wantExit(t, err, ExitNotFound, "E102") })
 	}
 }
 

@@ -2,11 +2,14 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/sluiceio/sluice/flow/graph"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -62,60 +65,20 @@ func showPlan(ctx context.Context, s *Session, req *apipb.PlanRequest) error {
 		}
 		return &PlanError{Diagnostics: resp.Errors}
 	}
-	return s.print(resp, func(w *tabwriter.Writer) { planTable(w, resp.Plan) })
+	text, err := planText(resp.Plan)
+	if err != nil {
+		return err
+	}
+	return s.print(resp, func(w *tabwriter.Writer) { _, _ = io.WriteString(w, text) }) // a buffer
 }
 
-func planTable(w *tabwriter.Writer, p *jobpb.Plan) {
-	ops := p.GetGraph().GetOperators()
-	table := func(w *tabwriter.Writer) {
-		row(w, "OPERATOR", "KIND", "PLACE", "BOUNDED", "CHAIN", "PAR")
-		for i, op := range ops {
-			chain, par := chainOf(p, int32(i))
-			row(w, op.Id, op.Kind, op.Location, op.Bounded, chain, par)
-		}
+// planText is the plan as the program itself prints it.
+func planText(p *jobpb.Plan) (string, error) {
+	if p == nil {
+		return "", errors.New("the coordinator has answered without a plan")
 	}
-	edges := func(w *tabwriter.Writer) {
-		for _, e := range p.GetEdges() {
-			row(w, "  <- "+ops[e.FromOperator].Id, strings.ToLower(enum(e.Partitioner)), enum(e.Exchange), "("+e.Reason+")")
-		}
+	if err := p.Validate(); err != nil {
+		return "", fmt.Errorf("the coordinator's plan cannot be read; sluice version shows whether it is of another release: %w", err)
 	}
-	operatorLines, edgeLines := aligned(table), aligned(edges)
-	_, _ = fmt.Fprintln(w, operatorLines[0]) // a buffer, like below
-	for i := range ops {
-		_, _ = fmt.Fprintln(w, operatorLines[i+1])
-		for k, e := range p.GetEdges() {
-			if e.ToOperator == int32(i) {
-				_, _ = fmt.Fprintln(w, edgeLines[k])
-			}
-		}
-	}
-	subtasks := int32(0)
-	for _, c := range p.GetChains() {
-		subtasks += c.Parallelism
-	}
-	_, _ = fmt.Fprintf(w, "\n%s, %s, %s, %s, %s, fingerprint %s\n", counted(len(ops), "operator"), counted(len(p.GetChains()), "chain"),
-		counted(len(p.GetRegions()), "region"), counted(int(subtasks), "subtask"), counted(int(p.GetSlots()), "slot"), short(p.GetFingerprint()))
-	for _, op := range ops {
-		if op.Guarantee != jobpb.Guarantee_GUARANTEE_UNSPECIFIED {
-			_, _ = fmt.Fprintf(w, "sink %s is %s\n", op.Id, strings.ToLower(enum(op.Guarantee)))
-		}
-	}
-	for _, d := range p.GetGraph().GetWarnings() {
-		_, _ = fmt.Fprintf(w, "warning %s: %s", d.Code, d.Message)
-		if d.Where != "" {
-			_, _ = fmt.Fprintf(w, " at %s", d.Where)
-		}
-		_, _ = fmt.Fprintln(w)
-	}
-}
-
-func chainOf(p *jobpb.Plan, op int32) (chain, parallelism int32) {
-	for _, c := range p.GetChains() {
-		for _, o := range c.Operators {
-			if o == op {
-				return c.Index, c.Parallelism
-			}
-		}
-	}
-	return -1, 0
+	return graph.Text(p), nil
 }

@@ -106,6 +106,10 @@ type totals struct {
 	busy, idle, backpressured int64
 	watermark                 int64 // the lowest; MaxInt64 without any
 	subtasks, running, known  int
+	again                     int // executions beyond the first of each subtask
+	spilledBytes              int64
+	spilledRecords            int64
+	spillFiles, spillDepth    int64
 	states                    map[jobpb.SubtaskState]int
 }
 
@@ -118,6 +122,7 @@ func chainCounters(j *apipb.StatusResponse) map[int32]totals {
 		}
 		sum.subtasks++
 		sum.states[t.State]++
+		sum.again += again(t)
 		if t.State == jobpb.SubtaskState_SUBTASK_RUNNING {
 			sum.running++
 		}
@@ -137,6 +142,10 @@ func (t *totals) add(c *taskpb.Counters) {
 	t.idle += c.IdleUs
 	t.backpressured += c.BackpressuredUs
 	t.watermark = min(t.watermark, c.WatermarkUs)
+	t.spilledBytes += c.SpilledBytes
+	t.spilledRecords += c.SpilledRecords
+	t.spillFiles += c.SpillFiles
+	t.spillDepth = max(t.spillDepth, int64(c.SpillDepth))
 }
 
 // statusLine is the one line about a job.
@@ -157,9 +166,18 @@ func statusTable(w *tabwriter.Writer, s *Session, j *apipb.StatusResponse, befor
 		} else {
 			chainTable(w, s, j, before)
 		}
-		regionTable(w, j)
+		spillTable(w, j)
 	}
+	regionTable(w, j)
 	edgeTable(w, j)
+	endTables(w, j)
+}
+
+// endTables are the lines behind the tables.
+func endTables(w *tabwriter.Writer, j *apipb.StatusResponse) {
+	if len(j.Sinks)+len(j.Warnings)+len(j.Failures) > 0 || j.Failure != nil {
+		_, _ = fmt.Fprintln(w)
+	}
 	for _, k := range j.Sinks {
 		_, _ = fmt.Fprintf(w, "sink %s is %s\n", k.Operator, strings.ToLower(enum(k.Guarantee)))
 	}
@@ -180,16 +198,11 @@ func statusTable(w *tabwriter.Writer, s *Session, j *apipb.StatusResponse, befor
 func chainTable(w *tabwriter.Writer, s *Session, j *apipb.StatusResponse, before *sample) {
 	now := sample{at: s.Now(), counters: chainCounters(j)}
 	if before == nil {
-		row(w, "OPERATORS", "RUNNING", "STATE", "IN", "OUT", "BUSY", "BACKPR", "WATERMARK")
+		row(w, "OPERATORS", "RUNNING", "STATE", "RE-RUN", "IN", "OUT", "BUSY", "BACKPR", "WATERMARK")
 	} else {
-		row(w, "OPERATORS", "RUNNING", "STATE", "IN/s", "OUT/s", "BUSY", "BACKPR", "WATERMARK")
+		row(w, "OPERATORS", "RUNNING", "STATE", "RE-RUN", "IN/s", "OUT/s", "BUSY", "BACKPR", "WATERMARK")
 	}
-	shown := map[int32]bool{}
-	for _, t := range j.Subtasks {
-		if shown[t.Chain] {
-			continue
-		}
-		shown[t.Chain] = true
+	for _, t := range heads(j) {
 		c := now.counters[t.Chain]
 		in, out := amount(c.in), amount(c.out)
 		if before != nil {
@@ -200,7 +213,7 @@ func chainTable(w *tabwriter.Writer, s *Session, j *apipb.StatusResponse, before
 		if c.known == 0 {
 			in, out = "-", "-"
 		}
-		row(w, t.Operator, fmt.Sprintf("%d/%d", c.running, c.subtasks), states(c.states), in, out, share(c.busy, c), share(c.backpressured, c), watermark(c))
+		row(w, t.Operator, fmt.Sprintf("%d/%d", c.running, c.subtasks), states(c.states), c.again, in, out, share(c.busy, c), share(c.backpressured, c), watermark(c))
 	}
 }
 
@@ -228,45 +241,6 @@ func watermark(c totals) string {
 		return "end"
 	}
 	return clock(c.watermark)
-}
-
-// states names the one state of all subtasks, or counts them.
-func states(counts map[jobpb.SubtaskState]int) string {
-	var parts []string
-	for state := range jobpb.SubtaskState(len(jobpb.SubtaskState_name)) {
-		n := counts[state]
-		if n == 0 {
-			continue
-		}
-		if len(counts) == 1 {
-			return enum(state)
-		}
-		parts = append(parts, fmt.Sprintf("%d %s", n, enum(state)))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func subtaskTable(w *tabwriter.Writer, j *apipb.StatusResponse) {
-	row(w, "SUBTASK", "ATTEMPT", "STATE", "REGION", "WORKER", "IN", "OUT")
-	for _, t := range j.Subtasks {
-		in, out := "-", "-"
-		if t.Counters != nil {
-			in, out = amount(t.Counters.RecordsIn), amount(t.Counters.RecordsOut)
-		}
-		row(w, fmt.Sprintf("%s[%d]", t.Operator, t.Index), t.Attempt, enum(t.State), t.Region, short(t.Worker), in, out)
-	}
-}
-
-func regionTable(w *tabwriter.Writer, j *apipb.StatusResponse) {
-	for _, r := range j.Regions {
-		_, _ = fmt.Fprintf(w, "region %d  %s  epoch %d  %d subtasks\n", r.Index, enum(r.State), r.Epoch, len(r.Subtasks))
-	}
-}
-
-func edgeTable(w *tabwriter.Writer, j *apipb.StatusResponse) {
-	for _, e := range j.Edges {
-		_, _ = fmt.Fprintf(w, "edge %s → %s  %s  %s  (%s)\n", e.From, e.To, strings.ToLower(enum(e.Partitioner)), enum(e.Exchange), e.Reason)
-	}
 }
 
 func failureLines(w *tabwriter.Writer, title string, f *jobpb.Failure) {

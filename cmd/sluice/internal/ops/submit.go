@@ -2,10 +2,10 @@ package ops
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"text/tabwriter"
 	"time"
+	"uuid"
 
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -38,8 +38,9 @@ const (
 	DryRun             // only build and plan it: there is no job
 )
 
-// NewRequestID draws a request id.
-func NewRequestID() string { return rand.Text() }
+// NewRequestID draws a request id that nobody else draws: a UUID of version 7, so that ids sort by the time of their
+// requests in logs and in the coordinators' tables.
+func NewRequestID() string { return uuid.NewV7().String() }
 
 // Submit brings a program to the cluster and makes a job of it.
 func Submit(ctx context.Context, s *Session, o SubmitOptions) (err error) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"uuid"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -188,14 +189,15 @@ func TestDryRunShowsThePlanAndMakesNoJob(t *testing.T) {
 	program := executable(t)
 	f := newStore().serve(&fake{info: func() (*apipb.InfoResponse, error) { return here(), nil }})
 	plan := &jobpb.Plan{
-		Graph: &jobpb.Graph{Operators: []*jobpb.Operator{
+		Graph: &jobpb.Graph{Name: "x", Operators: []*jobpb.Operator{
 			{Id: "in", Kind: "source", Location: "main.go:7", Bounded: true},
-			{Id: "out", Kind: "sink", Location: "main.go:9", Bounded: true, Guarantee: jobpb.Guarantee_GUARANTEE_EXACTLY_ONCE},
+			{Id: "out", Kind: "sink", Location: "main.go:9", Bounded: true, Guarantee: jobpb.Guarantee_GUARANTEE_EXACTLY_ONCE,
+				Inputs: []*jobpb.Input{{Partitioner: jobpb.Partitioner_PARTITIONER_REBALANCE}}},
 		}, Warnings: []*jobpb.Diagnostic{{Code: "W034", Message: "no effect"}, {Code: "W023", Message: "goes nowhere", Where: "main.go:8"}}},
-		Chains: []*jobpb.Chain{{Index: 0, Operators: []int32{0}, Parallelism: 2}, {Index: 1, Operators: []int32{1}, Parallelism: 3}},
-		Edges: []*jobpb.Edge{{FromOperator: 0, ToOperator: 1, Partitioner: jobpb.Partitioner_PARTITIONER_REBALANCE,
+		Chains: []*jobpb.Chain{{Index: 0, Operators: []int32{0}, Parallelism: 2, Name: "in"}, {Index: 1, Operators: []int32{1}, Parallelism: 3, Name: "out"}},
+		Edges: []*jobpb.Edge{{FromOperator: 0, ToOperator: 1, ToChain: 1, Partitioner: jobpb.Partitioner_PARTITIONER_REBALANCE,
 			Exchange: jobpb.ExchangeKind_EXCHANGE_BLOCKING, Reason: "bounded input"}},
-		Regions: []*jobpb.Region{{}, {}}, Slots: 3, Fingerprint: "dc97aabbccdd",
+		Regions: []*jobpb.Region{{Subtasks: []*jobpb.SubtaskRange{{Count: 2}}}, {Index: 1, Subtasks: []*jobpb.SubtaskRange{{Chain: 1, Count: 3}}, InputEdges: []int32{0}}}, Slots: 3, Fingerprint: "dc97aabbccdd",
 	}
 	var asked *jobpb.JobSpec
 	f.plan = func(r *apipb.PlanRequest) (*apipb.PlanResponse, error) {
@@ -207,14 +209,22 @@ func TestDryRunShowsThePlanAndMakesNoJob(t *testing.T) {
 	if err := Submit(t.Context(), r.Session, SubmitOptions{Program: program, Spec: o, Then: DryRun}); err != nil {
 		t.Fatal(err)
 	}
-	want := `OPERATOR  KIND    PLACE      BOUNDED  CHAIN  PAR
-in        source  main.go:7  true     0      2
-out       sink    main.go:9  true     1      3
-  <- in  rebalance  BLOCKING  (bounded input)
+	want := `plan of x: 2 chains, 5 subtasks, 2 regions, 3 slots; fingerprint dc97aabbccdd
 
-2 operators, 2 chains, 2 regions, 5 subtasks, 3 slots, fingerprint dc97aabb
-sink out is exactly-once
+in × 2
+    in   source  bounded                main.go:7
+
+out × 3
+  ← in  rebalance  BLOCKING  (bounded input)  region 0 → 1
+    out  sink    bounded, exactly-once  main.go:9
+
+regions, in the order in which they start:
+  0  in[0..1]
+  1  out[0..2]
+      reads in of 0; after 0
+
 warning W034: no effect
+
 warning W023: goes nowhere at main.go:8
 `
 	if r.out.String() != want {
@@ -331,5 +341,24 @@ func TestPackageIsBuiltWithAToolchainThatCanBuildIt(t *testing.T) {
 		if got := toolchain(lookup, c.own); !slices.Equal(got, c.want) {
 			t.Errorf("said %q, built with %q: %v, want %v", c.said, c.own, got, c.want)
 		}
+	}
+}
+
+// TestDrawnRequestIDsSortByTime: whoever looks for a submit in logs finds those of one time side by side.
+func TestDrawnRequestIDsSortByTime(t *testing.T) {
+	last := ""
+	for range 100 {
+		id := NewRequestID()
+		parsed, err := uuid.Parse(id)
+		if err != nil || parsed[6]>>4 != 7 {
+			t.Fatalf("%q is no UUID of version 7: %v", id, err)
+		}
+		if id <= last {
+			t.Errorf("%s was drawn after %s", id, last)
+		}
+		if err := apipb.ValidateRequestID(id); err != nil {
+			t.Error(err)
+		}
+		last = id
 	}
 }
