@@ -27,6 +27,10 @@ type (
 	Holder = chain.Holder
 	// Waker is an Operator that works by the clock.
 	Waker = chain.Waker
+	// Restorer is an Operator that derives something from its tables.
+	Restorer = chain.Restorer
+	// StateMemory is what the process gives to the state of its operators.
+	StateMemory = chain.StateMemory
 	// Base is an Operator that ignores every event and has no state.
 	Base = chain.Base
 	// Entry is one entry of an operator's state in a snapshot.

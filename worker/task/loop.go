@@ -88,6 +88,9 @@ func (l *loop) run() error {
 func (l *loop) step() (p chain.Progress, err error) {
 	blocked := l.meter.blocked()
 	err = l.protected(func() (err error) {
+		if err := l.chain.Maintain(); err != nil {
+			return err
+		}
 		p, err = l.head.Step(l.limit)
 		return err
 	})
@@ -119,6 +122,7 @@ func fit(n int, took time.Duration) int {
 // after a step that had input: buffers that stay pending are handed over in time.
 func (l *loop) after(p chain.Progress) error {
 	if l.now.Sub(l.meter.published) >= publishEvery {
+		l.chain.Measure()
 		l.meter.publish(l)
 	}
 	if l.timeout == 0 || p.Empty {
@@ -152,6 +156,7 @@ func (l *loop) sleep() error {
 	if err := l.protected(l.onTime); err != nil {
 		return err
 	}
+	l.chain.Measure()
 	l.meter.publish(l)
 	select {
 	case <-l.mail.Notify():

@@ -292,6 +292,7 @@ func (w *wiring) runtime(op int32) *Runtime {
 		Now:            time.Now,
 		MaxParallelism: w.layout.KeyGroups,
 		KeyGroups:      KeyGroups{First: first, End: end},
+		State:          w.proc.cfg.State,
 	}
 	if w.layout.Graph.Operators[op].BatchMemory {
 		rt.Batch = Batch{Memory: w.terms.grant(w.layout, w.sub.Chain, w.sub.Index), Spill: w.proc.cfg.Spill}

@@ -58,7 +58,7 @@ func BuildIn[In, Out any](t testing.TB, rt *task.Runtime, stage task.StageOf[In,
 	})
 	if op != nil {
 		t.Cleanup(func() {
-			if err := op.Close(); err != nil {
+			if err := errors.Join(op.Close(), rt.CloseTables()); err != nil {
 				t.Errorf("close: %v", err)
 			}
 		})
@@ -69,6 +69,10 @@ func BuildIn[In, Out any](t testing.TB, rt *task.Runtime, stage task.StageOf[In,
 
 // Push hands over a record. The event time must be as before when it returns: an operator that moves it puts it back.
 func (h *Harness[In, Out]) Push(t testing.TB, v In, at element.Time) {
+	t.Helper()
+	if err := h.Runtime.Maintain(); err != nil {
+		t.Fatalf("before record %v: %v", v, err)
+	}
 	h.Runtime.At = at
 	h.push(v)
 	if h.Runtime.At != at {
@@ -83,6 +87,10 @@ func (h *Harness[In, Out]) Watermark(t testing.TB, at element.Time) {
 	if err := h.Operator.OnWatermark(at); err != nil {
 		t.Fatalf("watermark %v: %v", at, err)
 	}
+	if err := h.Runtime.TableErr(); err != nil {
+		t.Fatalf("watermark %v: %v", at, err)
+	}
+	h.Runtime.Measure()
 }
 
 // End ends the input.

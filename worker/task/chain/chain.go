@@ -69,6 +69,8 @@ type Chain struct {
 	// active is the node that handles an event; -1: none, a record is in flight.
 	active int
 	event  element.Event // that it handles
+	// keepers are the nodes with tables.
+	keepers []int
 }
 
 // New makes a chain of nodes in pre-order. root is the index of its source, or -1.
@@ -76,7 +78,11 @@ func New(ctx context.Context, cur *Cursor, nodes []Node, root int) *Chain {
 	c := &Chain{ctx: ctx, cur: cur, nodes: nodes, root: root, active: -1}
 	var stored []Outlet
 	for i := range nodes {
-		switch n := &nodes[i]; {
+		n := &nodes[i]
+		if n.Runtime != nil && len(n.Runtime.tables) > 0 {
+			c.keepers = append(c.keepers, i)
+		}
+		switch {
 		case n.Outlet == nil:
 			if _, ok := n.Operator.(Holder); ok {
 				n.hides = n.Size - 1
@@ -136,7 +142,10 @@ func (c *Chain) Control(ev element.Event) error {
 // advance tells the operator of a watermark.
 func (n *Node) advance(t element.Time) error {
 	n.Runtime.Watermark = t
-	return n.Operator.OnWatermark(t)
+	if err := n.Operator.OnWatermark(t); err != nil {
+		return err
+	}
+	return n.Runtime.TableErr()
 }
 
 func (n *Node) finish(end element.Time) error {
@@ -198,9 +207,8 @@ func (c *Chain) OnTime(now time.Time) (next time.Time, err error) {
 		if n.Runtime == nil || n.Runtime.wake.IsZero() {
 			continue
 		}
-		if w, ok := n.Operator.(Waker); ok && !n.Runtime.wake.After(now) {
+		if w, ok := n.Operator.(Waker); ok && n.Runtime.Due(now) {
 			c.active, c.event = i, element.Event{}
-			n.Runtime.wake = time.Time{}
 			if err := c.check(n, w.OnTime(now)); err != nil {
 				return next, err
 			}
@@ -273,6 +281,7 @@ func (c *Chain) CloseOperators() error {
 		if err := fault.Protect(n.Operator.Close); err != nil {
 			errs = append(errs, fmt.Errorf("close %s: %w", n.ID, err))
 		}
+		errs = append(errs, n.closeTables())
 	}
 	return errors.Join(errs...)
 }
