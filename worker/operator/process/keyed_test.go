@@ -114,7 +114,7 @@ func TestOnEndRunsOncePerKeyWithState(t *testing.T) {
 	if d := cmp.Diff(want, h.Out()); d != "" {
 		t.Error(d)
 	}
-	if h.Runtime.Counters.StateBytes == 0 {
+	if h.StateBytes() == 0 {
 		t.Error("the size of the state is not measured")
 	}
 }

@@ -13,7 +13,8 @@ type Group uint16
 // KeyGroup tells the directory where it belongs.
 func (g Group) KeyGroup() int { return int(g) }
 
-// Clock is the event time that each key group of an operator has come to.
+// Clock is the time that each key group of an operator has come to: event time, or that of the machine. What the attempt
+// itself has come to, now, is told by the operator.
 type Clock struct {
 	rt       *task.Runtime
 	dir      *state.Directory[Group]
@@ -40,21 +41,26 @@ func Open(rt *task.Runtime) (*Clock, error) {
 func (c *Clock) Ahead() bool { return c.restored != nil }
 
 // At is the time that the key group of a key with this routing hash has come to.
-func (c *Clock) At(hash uint64) element.Time {
+func (c *Clock) At(hash uint64, now element.Time) element.Time {
 	if c.restored == nil {
-		return c.rt.Watermark
+		return now
 	}
-	return c.of(codec.KeyGroup(hash, c.rt.MaxParallelism))
+	return max(now, c.Had(hash))
 }
 
-func (c *Clock) of(group int) element.Time {
+// Had is the time that the key group of a key with this routing hash had come to at the restore.
+func (c *Clock) Had(hash uint64) element.Time {
+	return c.had(codec.KeyGroup(hash, c.rt.MaxParallelism))
+}
+
+func (c *Clock) had(group int) element.Time {
 	if i := group - c.rt.KeyGroups.First; i >= 0 && i < len(c.restored) {
-		return max(c.rt.Watermark, c.restored[i])
+		return c.restored[i]
 	}
-	return c.rt.Watermark
+	return element.MinTime
 }
 
-// Pass takes note of a watermark.
+// Pass takes note of what the attempt has come to.
 func (c *Clock) Pass(t element.Time) {
 	if t >= c.most {
 		c.restored = nil
@@ -62,18 +68,18 @@ func (c *Clock) Pass(t element.Time) {
 }
 
 // Barrier puts down what the key groups have come to. Called before the tables are frozen.
-func (c *Clock) Barrier() {
+func (c *Clock) Barrier(now element.Time) {
 	for g := c.rt.KeyGroups.First; g < c.rt.KeyGroups.End; g++ {
-		now := c.of(g)
+		at := max(now, c.had(g))
 		c.dir.Seek(Group(g), c.dir.Hash(Group(g)))
-		if now > element.MinTime && c.at.Get() != now {
-			c.at.Set(now)
+		if at > element.MinTime && c.at.Get() != at {
+			c.at.Set(at)
 		}
 	}
 }
 
 // Restored reads what was put down. Called when the tables hold a completed checkpoint.
-func (c *Clock) Restored() {
+func (c *Clock) Restored(now element.Time) {
 	c.restored, c.most = nil, element.MinTime
 	found := make([]element.Time, c.rt.KeyGroups.End-c.rt.KeyGroups.First)
 	for i := range found {
@@ -86,7 +92,7 @@ func (c *Clock) Restored() {
 		found[i] = at
 		c.most = max(c.most, at)
 	}
-	if c.most > c.rt.Watermark {
+	if c.most > now {
 		c.restored = found
 	}
 }
