@@ -43,6 +43,16 @@ func (h *Harness[In, Out]) Snapshot(t testing.TB) Stored {
 	return Stored{h.id, slices.Clone(h.store.Chunks)}
 }
 
+// Delta is Snapshot, and what it alone has written, without what it was restored from and wrote before.
+func (h *Harness[In, Out]) Delta(t testing.TB) Stored {
+	t.Helper()
+	h.store = Stored{}
+	return h.Snapshot(t)
+}
+
+// Changed tells of a record that was changed after it had been emitted; empty: none was.
+func (h *Harness[In, Out]) Changed() string { return h.changed }
+
 // stepUnits is how much a snapshot writes at a time: little, so that it takes several steps.
 const stepUnits = 16
 

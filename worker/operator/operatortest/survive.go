@@ -108,7 +108,6 @@ func (f *fleet[K, In, Out]) deploy(t testing.TB, parallelism int) {
 		}
 		if f.base.Checkpoint > 0 {
 			h.Restore(t, f.base)
-			h.store = Stored{} // its snapshots are added to what there is
 		}
 		f.subs = append(f.subs, h)
 	}
@@ -117,8 +116,7 @@ func (f *fleet[K, In, Out]) deploy(t testing.TB, parallelism int) {
 func (f *fleet[K, In, Out]) snapshot(t testing.TB) {
 	t.Helper()
 	for _, h := range f.subs {
-		s := h.Snapshot(t)
-		h.store = Stored{}
+		s := h.Delta(t)
 		f.base.Checkpoint = s.Checkpoint
 		f.base.Chunks = append(f.base.Chunks, s.Chunks...)
 	}

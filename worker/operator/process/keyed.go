@@ -3,12 +3,14 @@ package process
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/operator/stateless"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/state/handle"
+	"github.com/sluiceio/sluice/worker/state/timer"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -118,6 +120,27 @@ func (o *keyedOperator[K, Out]) Close() error {
 func (o *keyedOperator[K, Out]) Inspect(k K, name string) any {
 	o.set.dir.Seek(k, o.set.dir.Hash(k))
 	return o.set.handles[name]
+}
+
+// Deadlines are those of all timers of a key, for harnesses, the earliest first.
+func (o *keyedOperator[K, Out]) Deadlines(k K) (all []element.Time) {
+	o.set.dir.Seek(k, o.set.dir.Hash(k))
+	for _, h := range o.set.handles { // any order: they are sorted
+		switch t := h.(type) {
+		case *timer.Timer:
+			if at, ok := t.At(); ok {
+				all = append(all, at)
+			}
+		case *timer.Timers:
+			all = slices.AppendSeq(all, t.All())
+		case *ProcTimer:
+			if at, ok := t.timer.At(); ok {
+				all = append(all, at)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // Cell is the one value of the current key, for MapWithState.
