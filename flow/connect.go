@@ -151,7 +151,7 @@ func (c BroadcastConnected[K, T, R]) Process[Out any, P BroadcastProcessor[K, T,
 	n.declare = append(n.declare, func(p *Pipeline) {
 		declareKey[K](p, keyed, c.k.where)
 		describe[K](p, n, func(r *codec.Registry) ([]process.State, error) {
-			return process.DescribeBroadcast(process.Options{Registry: r}, func(set *process.KeySetup[K, Out]) error {
+			return process.DescribeBroadcast(r, func(set *process.KeySetup[K, Out]) error {
 				_, err := open(set)
 				return err
 			})

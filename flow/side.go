@@ -12,6 +12,9 @@ type Tag[S any] struct{ name string }
 // NewTag makes a tag. The name is that of the side output in plans.
 func NewTag[S any](name string) Tag[S] { return Tag[S]{name} }
 
+// Name is that of the side output.
+func (t Tag[S]) Name() string { return t.name }
+
 // side is a side output that an operator has, or that somebody reads.
 type side struct {
 	name   string

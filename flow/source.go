@@ -53,6 +53,7 @@ type WatermarkOption func(*watermarkOptions)
 type watermarkOptions struct {
 	outOfOrder time.Duration
 	idleAfter  time.Duration
+	every      bool
 }
 
 // EventTime takes the event time of a record from f and makes watermarks that allow bounded disorder: per split, behind the
@@ -65,6 +66,9 @@ func EventTime[T any](f func(T) Time, opts ...WatermarkOption) SourceOption[T] {
 	return func(o *sourceOptions[T]) {
 		o.task.EventTime = f
 		o.task.Watermarks = task.WatermarksBounded
+		if w.every {
+			o.task.Watermarks = task.WatermarksPerRecord
+		}
 		o.task.OutOfOrder, o.task.IdleAfter = w.outOfOrder, w.idleAfter
 		if w.outOfOrder < 0 || w.idleAfter < 0 {
 			o.err = fmt.Errorf("a negative duration (OutOfOrder %v, IdleAfter %v)", w.outOfOrder, w.idleAfter)
@@ -82,6 +86,12 @@ func ProcessingTime[T any]() SourceOption[T] {
 // the newest one of its split is late.
 func OutOfOrder(d time.Duration) WatermarkOption {
 	return func(o *watermarkOptions) { o.outOfOrder = d }
+}
+
+// EveryRecord makes a watermark after every record, instead of one per batch: what is late is then decided by the order of the
+// records of a split alone. It costs a walk through the chain per record.
+func EveryRecord() WatermarkOption {
+	return func(o *watermarkOptions) { o.every = true }
 }
 
 // IdleAfter takes a split of an unbounded source that has had no record for d out of the watermark, so that it does not

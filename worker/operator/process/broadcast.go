@@ -40,22 +40,6 @@ func (c *BroadcastCtx) Timestamp() element.Time { return c.rt.At }
 // Context ends when the attempt has to stop.
 func (c *BroadcastCtx) Context() context.Context { return c.rt.Ctx }
 
-// ruled is where a processor with a broadcast input declares the state that the input writes.
-type ruled struct {
-	subtask int
-	options func(table string) state.Options
-	keep    func(state.Table)
-	names   map[string]bool
-}
-
-// rulesOf is what a subtask declares into.
-func rulesOf(rt *task.Runtime, r *codec.Registry) *ruled {
-	return &ruled{
-		subtask: rt.Task.Subtask, keep: rt.Keep, names: map[string]bool{},
-		options: func(table string) state.Options { return rt.Options(table, r) },
-	}
-}
-
 // Rules is a map that is the same in every subtask. Writing it takes the context of the side that may.
 type Rules[MK comparable, V any] struct{ m *unkeyed.Broadcast[MK, V] }
 
@@ -71,44 +55,33 @@ func (r *Rules[MK, V]) Put(_ *BroadcastCtx, k MK, v V) { r.m.Put(k, v) }
 // Delete removes k.
 func (r *Rules[MK, V]) Delete(_ *BroadcastCtx, k MK) { r.m.Delete(k) }
 
-var (
-	errNotRuled  = errors.New("broadcast state belongs to a processor behind ConnectBroadcast")
-	errRuleTwice = errors.New("two broadcast states of one name")
-)
+var errNotRuled = errors.New("broadcast state belongs to a processor behind ConnectBroadcast")
 
 // Broadcast declares a map that the broadcast input writes.
 func (s *KeySetup[K, Out]) Broadcast[MK comparable, V any](name string) *Rules[MK, V] {
-	if s.ruled == nil {
-		declared[V](s, "broadcast", name, &state.Error{Code: state.CodeDeclare, State: name, Err: errNotRuled})
+	if !s.ruled {
+		declared[V](&s.declarations, "broadcast", name, nil, &state.Error{Code: state.CodeDeclare, State: name, Err: errNotRuled})
 		return nil
 	}
-	if s.ruled.names[name] || name == "" {
-		declared[V](s, "broadcast", name, &state.Error{Code: state.CodeDeclare, State: name, Err: errRuleTwice})
-		return nil
+	o, subtask := state.Options{MaxParallelism: describedGroups, Registry: s.registry}, 0
+	if s.rt != nil {
+		o, subtask = s.rt.Options("broadcast/"+name, s.registry), s.rt.Task.Subtask
 	}
-	m, err := unkeyed.NewBroadcast[MK, V](s.ruled.options("broadcast/"+name), s.ruled.subtask)
-	declared[V](s, "broadcast", name, err)
-	if err != nil {
-		return nil
+	m, err := unkeyed.NewBroadcast[MK, V](o, subtask)
+	r := &Rules[MK, V]{m}
+	declared[V](&s.declarations, "broadcast", name, r, err)
+	if err == nil && s.rt != nil {
+		s.rt.Keep(m)
 	}
-	s.ruled.names[name] = true
-	s.ruled.keep(m)
-	return &Rules[MK, V]{m}
+	return r
 }
 
 // DescribeBroadcast is Describe for a processor that has a broadcast input.
-func DescribeBroadcast[K comparable, Out any](o Options, open func(*KeySetup[K, Out]) error) ([]State, error) {
-	s, err := newKeySetup[K, Out](1, o.Registry)
-	if err != nil {
-		return nil, err
-	}
-	s.ruled = &ruled{names: map[string]bool{}, keep: func(state.Table) {}, options: func(table string) state.Options {
-		return state.Options{Table: table, MaxParallelism: 1, Registry: o.Registry}
-	}}
-	if err := open(s); err != nil {
-		return nil, err
-	}
-	return s.states, s.err
+func DescribeBroadcast[K comparable, Out any](r *codec.Registry, open func(*KeySetup[K, Out]) error) ([]State, error) {
+	return Describe(r, func(s *KeySetup[K, Out]) error {
+		s.ruled = true
+		return open(s)
+	})
 }
 
 // Broadcast makes the stages of a processor with keyed records, input 0, and broadcast ones, RuleInput.
@@ -122,7 +95,7 @@ func Broadcast[K comparable, In, Rule, Out any](s BroadcastSpec[K, In, Rule, Out
 		if err != nil {
 			return nil, nil, err
 		}
-		return o.process(s), o, o.setup.started(rt.Task)
+		return o.process(s), o, o.set.started(rt.Task)
 	}
 	rules := func(rt *task.Runtime, out task.Push[Out]) (task.Push[Rule], task.Operator, error) {
 		o, err := shared(rt, out)
@@ -136,48 +109,35 @@ func Broadcast[K comparable, In, Rule, Out any](s BroadcastSpec[K, In, Rule, Out
 
 type broadcast[K comparable, In, Rule, Out any] struct {
 	keyedOperator[K, Out]
-	setup *KeySetup[K, Out]
 	funcs BroadcastFuncs[K, In, Rule, Out]
 }
 
 func openBroadcast[K comparable, In, Rule, Out any](s BroadcastSpec[K, In, Rule, Out], rt *task.Runtime, out task.Push[Out]) (*broadcast[K, In, Rule, Out], error) {
-	set, err := newKeySetup[K, Out](rt.MaxParallelism, s.Options.Registry)
+	set, err := newKeySetup[K, Out](rt, s.Options.Registry)
 	if err != nil {
 		return nil, err
 	}
-	set.ruled = rulesOf(rt, s.Options.Registry)
+	set.ruled = true
 	funcs, err := s.Open(set)
 	if err == nil {
 		err = set.err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open: %w", err)
+		return nil, fmt.Errorf("open: %w", errors.Join(err, set.timers.Close()))
 	}
-	c := &KeyCtx[K, Out]{Ctx: Ctx[Out]{rt: rt, out: out}, dir: set.dir}
-	if c.sides, err = s.Options.open(rt); err != nil {
+	if err := set.connect(out, s.Options); err != nil {
 		return nil, err
 	}
-	return &broadcast[K, In, Rule, Out]{keyedOperator: keyedOperator[K, Out]{ctx: c, hooks: &set.hooks}, setup: set, funcs: funcs}, nil
+	return &broadcast[K, In, Rule, Out]{keyedOperator: keyedOperator[K, Out]{set: set}, funcs: funcs}, nil
 }
 
 func (o *broadcast[K, In, Rule, Out]) process(s BroadcastSpec[K, In, Rule, Out]) task.Push[In] {
-	rt, dir, f, c := o.ctx.rt, o.ctx.dir, o.funcs.Process, o.ctx
-	failed := stateless.OnError(rt, s.Options.OnError)
-	return func(v In) {
-		k := s.Key(v)
-		dir.Seek(k, dir.Hash(k))
-		if err := f(c, v); err != nil {
-			failed(err)
-		}
-		if err := dir.Err(); err != nil {
-			rt.Fail(err)
-		}
-	}
+	return o.set.push(s.Key, o.funcs.Process, stateless.OnError(o.set.rt, s.Options.OnError))
 }
 
 // rule has no error policy: a subtask that skipped a record would go on with other rules than the rest.
 func (o *broadcast[K, In, Rule, Out]) rule(s BroadcastSpec[K, In, Rule, Out]) task.Push[Rule] {
-	rt, f := o.ctx.rt, o.funcs.Broadcast
+	rt, f := o.set.rt, o.funcs.Broadcast
 	c := &BroadcastCtx{rt}
 	return func(v Rule) {
 		if err := f(c, v); err != nil {

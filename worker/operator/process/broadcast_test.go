@@ -122,11 +122,11 @@ func TestBroadcastStateIsDeclaredWhereThereIsABroadcast(t *testing.T) {
 			return nil
 		}
 	}
-	states, err := process.DescribeBroadcast(process.Options{}, open("rules", "limits"))
+	states, err := process.DescribeBroadcast(nil, open("rules", "limits"))
 	if err != nil || !slices.Equal([]string{states[0].Name, states[1].Name}, []string{"rules", "limits"}) || states[0].Kind != "broadcast" {
 		t.Errorf("described %v, %v", states, err)
 	}
-	if _, err := process.DescribeBroadcast(process.Options{}, open("rules", "rules")); err == nil {
+	if _, err := process.DescribeBroadcast(nil, open("rules", "rules")); err == nil {
 		t.Error("a name was used twice")
 	}
 	if _, err := process.Describe(nil, open("rules")); err == nil {

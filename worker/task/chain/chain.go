@@ -241,9 +241,8 @@ func (c *Chain) OnTime(now time.Time) (next time.Time, err error) {
 		if n.Runtime == nil || n.Runtime.wake.IsZero() {
 			continue
 		}
-		if w, ok := n.Operator.(Waker); ok && !n.Runtime.wake.After(now) {
+		if w, ok := n.Operator.(Waker); ok && n.Runtime.Due(now) {
 			c.active, c.event = i, element.Event{}
-			n.Runtime.wake = time.Time{}
 			if err := c.check(n, w.OnTime(now)); err != nil {
 				return next, err
 			}

@@ -58,6 +58,11 @@ func (rt *Runtime) Maintain() error {
 			return err
 		}
 	}
+	for _, t := range rt.derived {
+		if err := t.Maintain(maintainUnits); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -71,6 +76,11 @@ func (rt *Runtime) Clock() element.Time {
 
 // TableErr is the first failure of the tables.
 func (rt *Runtime) TableErr() error {
+	for _, t := range rt.derived {
+		if err := t.Err(); err != nil {
+			return err
+		}
+	}
 	for _, t := range rt.tables {
 		if err := t.Err(); err != nil {
 			return err
@@ -85,6 +95,9 @@ func (rt *Runtime) Measure() {
 	for _, t := range rt.tables {
 		now += int64(t.Bytes())
 	}
+	for _, t := range rt.derived {
+		now += int64(t.Bytes())
+	}
 	rt.Counters.StateBytes += now - rt.bytes
 	rt.bytes = now
 }
@@ -95,9 +108,21 @@ func (rt *Runtime) CloseTables() error {
 	for _, t := range rt.tables {
 		errs = append(errs, t.Close())
 	}
-	rt.tables = nil
+	for _, t := range rt.derived {
+		errs = append(errs, t.Close())
+	}
+	rt.tables, rt.derived = nil, nil
 	rt.Measure()
 	return errors.Join(errs...)
+}
+
+// Due reports, once, that the time has come that the operator waits for.
+func (rt *Runtime) Due(now time.Time) bool {
+	if rt.wake.IsZero() || rt.wake.After(now) {
+		return false
+	}
+	rt.wake = time.Time{}
+	return true
 }
 
 // Maintain does what the operators' tables have to do before the next batch.

@@ -88,6 +88,7 @@ type Runtime struct {
 	tick      func()                    // rouses the loop; nil: nobody is there
 	pass      func(element.Event) error // of a Relay
 	tables    []state.Table             // that Keep was told of
+	derived   []state.Table             // that Derive was told of
 	bytes     int64                     // of them, as counted
 	clock     element.Time              // of Clock
 	clockRead bool                      // clock is of this batch
