@@ -62,6 +62,8 @@ type (
 	SourceHead = source.Source
 	// SourceOptions is how a pipeline reads a source.
 	SourceOptions[T any] = source.Options[T]
+	// Generator makes the watermarks of one split.
+	Generator[T any] = source.Generator[T]
 	// PhasedEnumerator is an enumerator whose splits have phases.
 	PhasedEnumerator = source.Phased
 	// ErrorPolicy says what becomes of a record that cannot be processed.
