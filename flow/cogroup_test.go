@@ -92,7 +92,7 @@ func TestPunctuatedStreamsMakeTheirOwnWatermarks(t *testing.T) {
 	late, out := flowtest.Sink[quote]("late"), flowtest.Sink[string]("out")
 	tag := flow.NewTag[quote]("late")
 	flowtest.Run(t, &flow.NoConfig{}, func(p *flow.Pipeline, _ *flow.NoConfig) error {
-		counts := p.From("in", flow.Values(in...), flow.EventTimeBy(quote.Time, func() flow.WatermarkGenerator[quote] { return &marks{flow.MinTime} }, flow.PerRecord())).
+		counts := p.From("in", flow.Values(in...), flow.EventTimeBy(quote.Time, func() flow.WatermarkGenerator[quote] { return &marks{flow.MinTime} }, flow.EveryRecord())).
 			Parallelism(1).
 			KeyBy(quote.key).Window(flow.Tumbling(10 * time.Microsecond)).LateTo(tag).Count()
 		counts.Map(func(w flow.Windowed[int, int64]) string { return fmt.Sprint(int64(w.Window.Start), " ", w.Value) }).To("out", drop[string]())

@@ -54,7 +54,7 @@ type WatermarkOption func(*watermarkOptions)
 type watermarkOptions struct {
 	outOfOrder time.Duration
 	idleAfter  time.Duration
-	perRecord  bool
+	every      bool
 }
 
 // idleAfter is the default of IdleAfter.
@@ -67,7 +67,7 @@ func EventTime[T any](f func(T) Time, opts ...WatermarkOption) SourceOption[T] {
 }
 
 // EventTimeBy takes the event time of a record from f and the watermarks from a generator of each split, which gen makes. A
-// generator is asked once per batch of records, or with PerRecord after each of them, as punctuated streams need it.
+// generator is asked once per batch of records, or with EveryRecord after each of them, as punctuated streams need it.
 func EventTimeBy[T any](f func(T) Time, gen func() WatermarkGenerator[T], opts ...WatermarkOption) SourceOption[T] {
 	return func(o *sourceOptions[T]) {
 		o.marked(f, opts)
@@ -87,7 +87,7 @@ func (o *sourceOptions[T]) marked(f func(T) Time, opts []WatermarkOption) {
 		opt(&w)
 	}
 	o.task.EventTime, o.task.Watermarks = f, task.WatermarksBounded
-	if w.perRecord {
+	if w.every {
 		o.task.Watermarks = task.WatermarksPerRecord
 	}
 	o.task.OutOfOrder, o.task.IdleAfter = w.outOfOrder, w.idleAfter
@@ -95,10 +95,6 @@ func (o *sourceOptions[T]) marked(f func(T) Time, opts []WatermarkOption) {
 		o.err = fmt.Errorf("a negative duration (OutOfOrder %v, IdleAfter %v)", w.outOfOrder, w.idleAfter)
 	}
 }
-
-// PerRecord makes a watermark after each record that moves it, instead of one per batch: for results that do not depend on
-// how records were read, and for generators that wait for marks among the records.
-func PerRecord() WatermarkOption { return func(o *watermarkOptions) { o.perRecord = true } }
 
 // ProcessingTime stamps records with the clock of the machine that reads them. Such a source makes no watermarks before its
 // end.
