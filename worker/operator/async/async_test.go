@@ -1,7 +1,6 @@
 package async_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +14,8 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/snapshot/chunk"
 	"github.com/sluiceio/sluice/worker/operator/async"
-	"github.com/sluiceio/sluice/worker/state"
+	"github.com/sluiceio/sluice/worker/operator/operatortest"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -77,7 +75,7 @@ func (r *rig) settle() {
 // pass lets time go by. The loop looks at what is due whenever it is.
 func (r *rig) pass(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		time.Sleep(time.Millisecond) // the bubble's time
+		<-time.After(time.Millisecond) // the bubble's time
 		r.settle()
 		if err := r.op.(task.Waker).OnTime(time.Now()); err != nil {
 			r.rt.Fail(err)
@@ -182,7 +180,7 @@ func TestResultsAreThoseOfAPlainLoop(t *testing.T) {
 					out := r.out
 					r.out = nil
 					next := newRig(t.Context(), t, spec)
-					move(t, r, next)
+					operatortest.Move(t, operatortest.End{Runtime: r.rt, Operator: r.op}, operatortest.End{Runtime: next.rt, Operator: next.op})
 					r.close()
 					r = next
 					r.out = out
@@ -208,44 +206,6 @@ func TestResultsAreThoseOfAPlainLoop(t *testing.T) {
 			}
 		})
 	})
-}
-
-// move restores next from a snapshot of r.
-func move(t *testing.T, r, next *rig) {
-	t.Helper()
-	if err := r.op.OnBarrier(1); err != nil {
-		t.Fatal(err)
-	}
-	var chain []*chunk.Reader
-	table := r.rt.Tables()[0]
-	snap, err := table.Freeze(1, state.Delta)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for done := false; !done; {
-		if done, err = snap.Step(10); err != nil {
-			t.Fatal(err)
-		}
-		for p, ok := snap.Take(); ok; p, ok = snap.Take() {
-			var b bytes.Buffer
-			if _, err := p.WriteTo(&b); err != nil {
-				t.Fatal(err)
-			}
-			c, err := chunk.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			chain = append(chain, c)
-		}
-	}
-	to := next.rt.Tables()[0]
-	if err := to.Import(t.Context(), chain, 0, next.rt.MaxParallelism); err != nil {
-		t.Fatal(err)
-	}
-	to.Restored(1)
-	if err := next.op.(task.Restorer).OnRestored(); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func isEvent(s string) bool { return strings.HasPrefix(s, "event") }
@@ -421,7 +381,7 @@ func TestAnAttemptThatStopsWaitsForItsCallsAndDropsTheirResults(t *testing.T) {
 		returned := 0
 		r := newRig(ctx, t, async.Spec[int, string]{InFlight: 1, Call: func(ctx context.Context, v int) (string, error) {
 			<-ctx.Done()
-			time.Sleep(time.Second) // it takes its time to notice
+			<-time.After(time.Second) // it takes its time to notice
 			returned++
 			return "late", nil
 		}})

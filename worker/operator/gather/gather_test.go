@@ -61,7 +61,7 @@ func TestBatchesAreFullOrTheirTimeIsOver(t *testing.T) {
 						want = append(want, mark)
 					}
 				default:
-					time.Sleep(time.Duration(-s) * time.Millisecond) // the bubble's time
+					<-time.After(time.Duration(-s) * time.Millisecond) // the bubble's time
 					if due := run.Wake(); !due.IsZero() && !due.After(time.Now()) {
 						if err := op.(task.Waker).OnTime(time.Now()); err != nil {
 							t.Fatal(err)

@@ -254,12 +254,12 @@ func TestRecordsOfAStreamingJoinAreForgottenAfterTheirTime(t *testing.T) {
 		rt := task.NewRuntime(t.Context(), operatortest.Name)
 		p := operatortest.NewPair(t, rt, l, r)
 		p.PushRight(t, rec{1, 1}, 0)
-		time.Sleep(59 * time.Second) // the bubble's time
+		<-time.After(59 * time.Second) // the bubble's time
 		if err := rt.Maintain(); err != nil {
 			t.Fatal(err)
 		}
 		p.PushLeft(t, rec{1, 2}, 0)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if err := rt.Maintain(); err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +277,7 @@ func TestRecordsOfAStreamingJoinAreForgottenAfterTheirTime(t *testing.T) {
 			for range 1000 {
 				p.PushLeft(t, rec{round, 5}, 0)
 			}
-			time.Sleep(2 * time.Minute)
+			<-time.After(2 * time.Minute)
 			for range 100 {
 				if err := rt.Maintain(); err != nil {
 					t.Fatal(err)

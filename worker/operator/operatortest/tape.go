@@ -67,6 +67,20 @@ func (p *tape) give(t testing.TB, rt *task.Runtime, op task.Operator) {
 	}
 }
 
+// End is an operator with its surroundings.
+type End struct {
+	Runtime  *task.Runtime
+	Operator task.Operator
+}
+
+// Move takes a snapshot of one operator and restores a fresh one from it.
+func Move(t testing.TB, from, to End) {
+	t.Helper()
+	var p tape
+	p.take(t, from.Runtime, from.Operator)
+	p.give(t, to.Runtime, to.Operator)
+}
+
 // PairItem is one step of a script for two inputs: a record of either, or a watermark.
 type PairItem[Left, Right any] struct {
 	Left      Left
