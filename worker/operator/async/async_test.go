@@ -158,8 +158,8 @@ func TestUnorderedResultsDoNotPassAWatermark(t *testing.T) {
 // when ordered, as sets between watermarks when not; also with a snapshot and a restore in the middle.
 func TestResultsAreThoseOfAPlainLoop(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		var steps []int // > 0: a record; < 0: time passes; 0: a watermark
-		steps = rapid.SliceOfN(rapid.IntRange(-20, 60), 0, 30).Draw(rt, "steps")
+		// > 0: a record; < 0: time passes; 0: a watermark
+		steps := rapid.SliceOfN(rapid.IntRange(-20, 60), 0, 30).Draw(rt, "steps")
 		spec := async.Spec[int, string]{Call: slowly, InFlight: rapid.IntRange(1, 8).Draw(rt, "in flight"), Unordered: rapid.Bool().Draw(rt, "unordered")}
 		restart := rapid.IntRange(-1, len(steps)-1).Draw(rt, "restart")
 		synctest.Test(t, func(t *testing.T) {
