@@ -186,7 +186,7 @@ var faults = map[string]struct {
 	"two states of one name": {
 		func(p *flow.Pipeline) {
 			p.Of("a", 1).KeyBy(self).Process(func() *states { return &states{twice: "x"} }).To("out", drop[int]())
-		}, "E047", "two states", "name of its own"},
+		}, "E145", "two states", "a name of its own"},
 	"panic of open": {
 		func(p *flow.Pipeline) {
 			p.Of("a", 1).KeyBy(self).Process(func() *states { return nil }).To("out", drop[int]())

@@ -12,6 +12,9 @@ type Tag[S any] struct{ name string }
 // NewTag makes a tag. The name is that of the side output in plans.
 func NewTag[S any](name string) Tag[S] { return Tag[S]{name} }
 
+// Name is that of the side output.
+func (t Tag[S]) Name() string { return t.name }
+
 // side is a side output that an operator has, or that somebody reads.
 type side struct {
 	name   string
@@ -28,7 +31,7 @@ func sideOutput[S any](p *Pipeline, n *node, name string) {
 // belongs to the operator: ID, Parallelism, OnError and SlotGroup cannot be set on it.
 func (s Stream[T]) SideOutput[S any](tag Tag[S]) Stream[S] {
 	known, is := s.n.side(tag.name)
-	if s.n.op.Kind != "process" && !is {
+	if !s.n.processes() && !is {
 		s.p.fault("E018", caller(), fmt.Sprintf("%s (%s) has no side output %q", s.n.op.Id, s.n.op.Kind, tag.name),
 			"side outputs come from Process (Ctx.Side) and from windows (LateTo)")
 	}
@@ -40,6 +43,15 @@ func (s Stream[T]) SideOutput[S any](tag Tag[S]) Stream[S] {
 		sideOutput[S](s.p, s.n, tag.name)
 	}
 	return Stream[S]{p: s.p, n: s.n, port: tag.name}
+}
+
+// processes: n is an operator of the user's own, whose side outputs are those that are read.
+func (n *node) processes() bool {
+	switch n.op.Kind {
+	case "process", "coprocess", "broadcastprocess", "bootstrap":
+		return true
+	}
+	return false
 }
 
 // side is the side output of this name, if n has one.

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,22 +54,45 @@ type WatermarkOption func(*watermarkOptions)
 type watermarkOptions struct {
 	outOfOrder time.Duration
 	idleAfter  time.Duration
+	every      bool
 }
+
+// idleAfter is the default of IdleAfter.
+const idleAfter = time.Minute
 
 // EventTime takes the event time of a record from f and makes watermarks that allow bounded disorder: per split, behind the
 // largest time seen.
 func EventTime[T any](f func(T) Time, opts ...WatermarkOption) SourceOption[T] {
-	var w watermarkOptions
+	return func(o *sourceOptions[T]) { o.marked(f, opts) }
+}
+
+// EventTimeBy takes the event time of a record from f and the watermarks from a generator of each split, which gen makes. A
+// generator is asked once per batch of records, or with EveryRecord after each of them, as punctuated streams need it.
+func EventTimeBy[T any](f func(T) Time, gen func() WatermarkGenerator[T], opts ...WatermarkOption) SourceOption[T] {
+	return func(o *sourceOptions[T]) {
+		o.marked(f, opts)
+		o.task.Generator = gen
+		if o.task.OutOfOrder != 0 && o.err == nil {
+			o.err = errors.New("OutOfOrder beside a generator, which says itself what it promises")
+		}
+	}
+}
+
+// WatermarkGenerator makes the watermarks of one split of a source.
+type WatermarkGenerator[T any] = task.Generator[T]
+
+func (o *sourceOptions[T]) marked(f func(T) Time, opts []WatermarkOption) {
+	w := watermarkOptions{idleAfter: idleAfter}
 	for _, opt := range opts {
 		opt(&w)
 	}
-	return func(o *sourceOptions[T]) {
-		o.task.EventTime = f
-		o.task.Watermarks = task.WatermarksBounded
-		o.task.OutOfOrder, o.task.IdleAfter = w.outOfOrder, w.idleAfter
-		if w.outOfOrder < 0 || w.idleAfter < 0 {
-			o.err = fmt.Errorf("a negative duration (OutOfOrder %v, IdleAfter %v)", w.outOfOrder, w.idleAfter)
-		}
+	o.task.EventTime, o.task.Watermarks = f, task.WatermarksBounded
+	if w.every {
+		o.task.Watermarks = task.WatermarksPerRecord
+	}
+	o.task.OutOfOrder, o.task.IdleAfter = w.outOfOrder, w.idleAfter
+	if w.outOfOrder < 0 || w.idleAfter < 0 {
+		o.err = fmt.Errorf("a negative duration (OutOfOrder %v, IdleAfter %v)", w.outOfOrder, w.idleAfter)
 	}
 }
 
@@ -84,8 +108,14 @@ func OutOfOrder(d time.Duration) WatermarkOption {
 	return func(o *watermarkOptions) { o.outOfOrder = d }
 }
 
+// EveryRecord makes a watermark after every record, instead of one per batch: what is late is then decided by the order of the
+// records of a split alone. It costs a walk through the chain per record.
+func EveryRecord() WatermarkOption {
+	return func(o *watermarkOptions) { o.every = true }
+}
+
 // IdleAfter takes a split of an unbounded source that has had no record for d out of the watermark, so that it does not
-// hold the others back. 0, the default, never does.
+// hold the others back. The default is a minute; 0 never does.
 func IdleAfter(d time.Duration) WatermarkOption {
 	return func(o *watermarkOptions) { o.idleAfter = d }
 }

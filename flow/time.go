@@ -38,3 +38,9 @@ type KV[K comparable, V any] struct {
 
 // Self is the identity, for KeyBy on streams of keys.
 func Self[T any](v T) T { return v }
+
+// Stamped is a record with its event time.
+type Stamped[T any] struct {
+	Value T
+	Time  Time
+}

@@ -2,9 +2,10 @@ package flow
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
-	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
 	winop "github.com/sluiceio/sluice/worker/operator/window"
 	"github.com/sluiceio/sluice/worker/task"
@@ -15,6 +16,7 @@ type WindowSpec struct {
 	kind         windowKind
 	size, offset time.Duration
 	slide        time.Duration
+	timing       winop.Timing
 }
 
 type windowKind uint8
@@ -23,6 +25,7 @@ const (
 	tumblingWindow windowKind = iota
 	slidingWindow
 	sessionWindow
+	globalWindow
 )
 
 // Tumbling windows are size long, adjacent, and aligned to the epoch; Offset moves them.
@@ -37,6 +40,17 @@ func Sliding(size, slide time.Duration) WindowSpec {
 // Session windows gather the records of a key that are no more than gap apart: a session ends gap after its last record.
 func Session(gap time.Duration) WindowSpec { return WindowSpec{kind: sessionWindow, size: gap} }
 
+// GlobalWindow is one window for all time. It fires at the end of bounded input, or when a trigger says so; what it holds is
+// kept until a trigger purges it.
+func GlobalWindow() WindowSpec { return WindowSpec{kind: globalWindow} }
+
+// ProcessingTime means the windows by the clock of the machine that handles a record, not by the time of the record. Nothing
+// is late, and the end of bounded input ends all windows. Results differ when records are processed again.
+func (w WindowSpec) ProcessingTime() WindowSpec {
+	w.timing = winop.ByClock
+	return w
+}
+
 // Offset moves the windows by d, as for days that begin at a local midnight. Sessions begin with their first record and have
 // none.
 func (w WindowSpec) Offset(d time.Duration) WindowSpec {
@@ -45,8 +59,14 @@ func (w WindowSpec) Offset(d time.Duration) WindowSpec {
 }
 
 func (w WindowSpec) String() string {
+	if w.timing == winop.ByClock {
+		w.timing = winop.ByEvent
+		return w.String() + ", by the clock"
+	}
 	var s string
 	switch w.kind {
+	case globalWindow:
+		return "global"
 	case slidingWindow:
 		s = fmt.Sprintf("sliding %v every %v", w.size, w.slide)
 	case sessionWindow:
@@ -64,11 +84,12 @@ func (w WindowSpec) String() string {
 type Win[K comparable] struct {
 	Key K
 	Window
-	// Pane counts the results of the window: 0 is the one on time, or the first; late records make more.
+	// Pane counts the results of the window: 0 is the first one, which is the one on time unless a trigger fires earlier; late
+	// records make more.
 	Pane int
 }
 
-// Window groups the records of a key by event time.
+// Window groups the records of a key by time.
 func (k KeyedStream[K, T]) Window(spec WindowSpec) WindowedStream[K, T] {
 	return WindowedStream[K, T]{k: k, spec: spec, where: caller()}
 }
@@ -80,7 +101,9 @@ type WindowedStream[K comparable, T any] struct {
 	k        KeyedStream[K, T]
 	spec     WindowSpec
 	lateness time.Duration
-	late     string // name of the side output
+	late     string                                    // name of the side output
+	trigger  func(by winop.Timing) winop.Trigger[K, T] // nil: windows fire at their end
+	fires    string                                    // the trigger, for people
 	where    string
 }
 
@@ -175,10 +198,48 @@ type Aggregator[In, Acc, Out any] interface {
 	Result(acc Acc) Out
 }
 
+// Apply calls f with all records of each key and window, which are kept until then; a record of overlapping windows is kept
+// once, unless there is a trigger. vs may be ranged over more than once, while f runs. The order of records within a window is that
+// of their arrival, by pane. An error of f fails the attempt.
+func (w WindowedStream[K, T]) Apply[R any](f func(w Win[K], vs iter.Seq[T], emit func(R)) error) Stream[R] {
+	return gathered(w, "apply", func(k K, g winop.Firing, vs iter.Seq[T], emit func(R)) error {
+		return f(Win[K]{k, g.Window, g.Pane}, vs, emit)
+	})
+}
+
+// Collect gathers the records of each key and window into a slice.
+func Collect[K comparable, T any](w WindowedStream[K, T]) Stream[Windowed[K, []T]] {
+	return gathered(w, "collect", func(k K, g winop.Firing, vs iter.Seq[T], emit func(Windowed[K, []T])) error {
+		emit(Windowed[K, []T]{k, g.Window, slices.Collect(vs)})
+		return nil
+	})
+}
+
 func windowed[K comparable, T, Acc, R any](w WindowedStream[K, T], kind string, a winop.Aggregation[K, T, Acc, R]) Stream[R] {
 	p := w.k.s.p
-	a.Key, a.LateOutput, a.Lateness = w.k.key, w.late, element.Time(w.lateness.Microseconds())
-	stage, err := windowStage(w.spec, a)
+	a.Key, a.LateOutput, a.Lateness = w.k.key, w.late, w.allowed()
+	a.Timing, a.Registry = w.spec.timing, p.registry
+	stage, err := aggregatedStage(w, a)
+	out, n := windowNode[R](w, kind, stage, err)
+	declare[Acc](n, "window", "acc")
+	return out
+}
+
+func gathered[K comparable, T, R any](w WindowedStream[K, T], kind string, each func(K, winop.Firing, iter.Seq[T], func(R)) error) Stream[R] {
+	g := winop.Gathering[K, T, R]{
+		Key: w.k.key, Each: each, Lateness: w.allowed(), LateOutput: w.late, Timing: w.spec.timing, Registry: w.k.s.p.registry,
+	}
+	stage, err := gatheredStage(w, g)
+	out, n := windowNode[R](w, kind, stage, err)
+	declare[T](n, "window", "records")
+	return out
+}
+
+func (w WindowedStream[K, T]) allowed() Time { return Time(w.lateness.Microseconds()) }
+
+// windowNode adds the operator to the graph.
+func windowNode[R any, K comparable, T any](w WindowedStream[K, T], kind string, stage task.Stage, err error) (Stream[R], *node) {
+	p := w.k.s.p
 	if err != nil {
 		p.fault("E018", w.where, err.Error(), "use durations of at least a microsecond")
 	}
@@ -187,25 +248,74 @@ func windowed[K comparable, T, Acc, R any](w WindowedStream[K, T], kind string, 
 	if w.lateness > 0 {
 		n.op.Detail += fmt.Sprintf(", lateness %v", w.lateness)
 	}
-	declare[Acc](n, "window", "acc")
+	if w.fires != "" {
+		n.op.Detail += ", " + w.fires
+	}
+	n.op.Nondeterministic = w.spec.timing == winop.ByClock || w.fires == earlyFires
 	if w.late != "" {
 		sideOutput[T](p, n, w.late)
 	}
-	return out
+	return out, n
 }
 
-// windowStage is the operator for a kind of windows.
-func windowStage[K comparable, T, Acc, R any](w WindowSpec, a winop.Aggregation[K, T, Acc, R]) (task.Stage, error) {
+// byTrigger reports whether the windows are those of a trigger, or merge: their operator keeps the windows of each key.
+func (w WindowedStream[K, T]) byTrigger() bool {
+	return w.trigger != nil || w.spec.kind == sessionWindow || w.spec.kind == globalWindow
+}
+
+// firing is the trigger.
+func (w WindowedStream[K, T]) firing() winop.Trigger[K, T] {
+	if w.trigger == nil {
+		return winop.AtEnd[K, T](w.spec.timing)
+	}
+	return w.trigger(w.spec.timing)
+}
+
+// windows are those that an operator with a trigger has.
+func (w WindowSpec) windows() (s winop.Windows, err error) {
 	switch w.kind {
 	case slidingWindow:
 		spec, err := window.NewSliding(w.size, w.slide, w.offset)
-		return winop.Sliding(spec, a), err
+		return winop.Windows{Sliding: &spec}, err
 	case sessionWindow:
 		spec, err := window.NewSession(w.size)
-		return winop.Session(spec, a), err
+		return winop.Windows{Session: &spec}, err
+	case tumblingWindow:
+		spec, err := window.NewTumbling(w.size, w.offset)
+		return winop.Windows{Tumbling: &spec}, err
 	}
-	spec, err := window.NewTumbling(w.size, w.offset)
-	return winop.Tumbling(spec, a), err
+	return s, nil
+}
+
+// aggregatedStage is the operator for a kind of windows.
+func aggregatedStage[K comparable, T, Acc, R any](w WindowedStream[K, T], a winop.Aggregation[K, T, Acc, R]) (task.Stage, error) {
+	s, err := w.spec.windows()
+	switch {
+	case err != nil:
+		return nil, err
+	case w.byTrigger():
+		return winop.Aggregated(s, w.firing(), a), nil
+	case s.Sliding != nil:
+		return winop.Sliding(*s.Sliding, a), nil
+	}
+	return winop.Tumbling(*s.Tumbling, a), nil
+}
+
+// gatheredStage is the operator that keeps the records of a kind of windows.
+func gatheredStage[K comparable, T, R any](w WindowedStream[K, T], g winop.Gathering[K, T, R]) (task.Stage, error) {
+	s, err := w.spec.windows()
+	if err != nil {
+		return nil, err
+	}
+	if w.byTrigger() {
+		return winop.Gathered(s, w.firing(), g), nil
+	}
+	slide := w.spec.slide
+	if w.spec.kind == tumblingWindow {
+		slide = w.spec.size
+	}
+	spec, err := window.NewSliding(w.spec.size, slide, w.spec.offset)
+	return winop.Gather(spec, g), err
 }
 
 // PerWindow brings the results of one window together, whatever their keys: for what is best or most in a window. It closes

@@ -58,7 +58,7 @@ func write[T any](s *streams, rows flow.Stream[T], f func(r row, v T) row) {
 // queries by name.
 var queries = map[string]func(*streams){
 	"q0": passThrough, "q1": currency, "q2": selection, "q3": localItems, "q4": categoryPrices, "q5": hotItems, "q6": sellerPrices,
-	"q7": highestPrice, "q9": winningBids, "q11": bidderSessions(10 * time.Second), "q11b": bidderSessions(time.Second), "q13": sideInput, "q14": calculation, "q15": dailyReport, "q16": channelReport, "q17": auctionReport,
+	"q7": highestPrice, "q8": newSellers, "q9": winningBids, "q11": bidderSessions(10 * time.Second), "q11b": bidderSessions(time.Second), "q13": sideInput, "q14": calculation, "q15": dailyReport, "q16": channelReport, "q17": auctionReport,
 	"q18": lastBids, "q19": topBids, "q20": expandedBids, "q21": channelIDs, "q22": urlWords,
 }
 

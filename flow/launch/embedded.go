@@ -125,12 +125,12 @@ func Embed(ctx context.Context, prog *task.Program, e Embedding) (*jobpb.Job, er
 			return nil, noDirectory(p, err)
 		}
 	}
-	return e.run(ctx, prog, files, memory.Network)
+	return e.run(ctx, prog, files, memory)
 }
 
 // run drives the job to its end and removes its files. That they cannot be removed is no part of how the job has ended.
-func (e Embedding) run(ctx context.Context, prog *task.Program, files *disk, networkBytes int64) (*jobpb.Job, error) {
-	job, err := newDriver(prog, e, files).run(ctx, networkBytes)
+func (e Embedding) run(ctx context.Context, prog *task.Program, files *disk, memory setting.Memory) (*jobpb.Job, error) {
+	job, err := newDriver(prog, e, files).run(ctx, memory)
 	if left := files.close(); left != nil { // the next run tries again
 		e.Log.Warn("files of the run are left behind", "error", left)
 	}

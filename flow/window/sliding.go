@@ -69,6 +69,9 @@ func (s Sliding) First(t element.Time) (Window, bool) {
 // Next is the window after w.
 func (s Sliding) Next(w Window) Window { return s.at(w.Start + s.Slide) }
 
+// From is the window that begins at start.
+func (s Sliding) From(start element.Time) Window { return s.at(start) }
+
 func (s Sliding) at(start element.Time) Window {
 	end := start + s.Size
 	if end < start {

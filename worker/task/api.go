@@ -7,6 +7,7 @@ import (
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/edge"
+	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/source"
 )
 
@@ -25,8 +26,18 @@ type (
 	InputEnder = chain.InputEnder
 	// Holder is an Operator that holds watermarks back.
 	Holder = chain.Holder
+	// Relay is a Holder that passes on itself what it holds back.
+	Relay = chain.Relay
+	// Listener is an Operator for which something happens outside the loop.
+	Listener = chain.Listener
+	// Limiter is an Operator that takes so many records at a time.
+	Limiter = chain.Limiter
 	// Waker is an Operator that works by the clock.
 	Waker = chain.Waker
+	// Restorer is an Operator that derives something from its tables.
+	Restorer = chain.Restorer
+	// StateMemory is what the process gives to the state of its operators.
+	StateMemory = chain.StateMemory
 	// Base is an Operator that ignores every event and has no state.
 	Base = chain.Base
 	// Entry is one entry of an operator's state in a snapshot.
@@ -51,6 +62,8 @@ type (
 	SourceHead = source.Source
 	// SourceOptions is how a pipeline reads a source.
 	SourceOptions[T any] = source.Options[T]
+	// Generator makes the watermarks of one split.
+	Generator[T any] = source.Generator[T]
 	// PhasedEnumerator is an enumerator whose splits have phases.
 	PhasedEnumerator = source.Phased
 	// ErrorPolicy says what becomes of a record that cannot be processed.
@@ -89,6 +102,9 @@ func Shared[S any](rt *Runtime, make func() (S, error)) (S, error) { return chai
 func SideOutput[T any](rt *Runtime, port string) (Push[T], error) {
 	return chain.SideOutput[T](rt, port)
 }
+
+// Protect calls f and turns a panic into the failure that it is, with its stack. For user code that runs outside the loop.
+func Protect(f func() error) error { return fault.Protect(f) }
 
 // NewSource erases a source. It opens nothing.
 func NewSource[T any](s connector.Source[T], o SourceOptions[T]) SourceHead { return source.New(s, o) }

@@ -51,6 +51,9 @@ type Config struct {
 	Results *stored.Exchange
 	// Spill is where batch operators put what exceeds their memory; nil: nowhere.
 	Spill *spill.Area
+	// State is the memory of keyed state and where it goes with what exceeds it. The host runs the overflow, for longer than
+	// the Process.
+	State StateMemory
 	Log   hclog.Logger // nil: none
 	Host  Host
 	// StopTimeout is how long an attempt may take to stop before Host.Failed; DefaultStopTimeout if zero.

@@ -109,6 +109,7 @@ func (w *wiring) operator(op int32) (ins []any, nodes []chain.Node, err error) {
 		return nil, nil, err
 	}
 	rt.Connect(outs)
+	rt.OnTick(w.mail.Tick)
 	self := chain.Node{ID: rt.Task.Operator, Runtime: rt, Kids: offsets, Size: 1 + len(kids)}
 	for i, st := range w.proc.cfg.Program.Nodes[op].Stages {
 		in, o, err := w.build(st, rt, outs[""])
@@ -297,6 +298,7 @@ func (w *wiring) runtime(op int32) *Runtime {
 		Now:            time.Now,
 		MaxParallelism: w.layout.KeyGroups,
 		KeyGroups:      KeyGroups{First: first, End: end},
+		State:          w.proc.cfg.State,
 	}
 	if w.layout.Graph.Operators[op].BatchMemory {
 		rt.Batch = Batch{Memory: w.terms.grant(w.layout, w.sub.Chain, w.sub.Index), Spill: w.proc.cfg.Spill}

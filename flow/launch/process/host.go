@@ -208,9 +208,13 @@ func (h *host) assemble(d *taskpb.Deployment, program *task.Program) *jobpb.Fail
 	if err != nil {
 		return fatal(fault.CodeDeploy, "the directory for spilled records cannot be used: %v", err)
 	}
+	keyed, err := openState(memory.State)
+	if err != nil {
+		return fatal(fault.CodeDeploy, "the directory for keyed state cannot be used: %v", err)
+	}
 	tasks, err := task.NewProcess(task.Config{
 		Program: program, Job: d.Job, Worker: h.worker, Process: d.Process, Network: network, Results: results, Spill: spill,
-		Log: h.log, Host: h,
+		State: keyed, Log: h.log, Host: h,
 	})
 	if err != nil {
 		return fatal(fault.CodeDeploy, "the task runtime cannot be started: %v", err)
@@ -219,6 +223,9 @@ func (h *host) assemble(d *taskpb.Deployment, program *task.Program) *jobpb.Fail
 	h.serve(h.network, "exchange", network.Run)
 	if results != nil {
 		h.serve(h.network, "exchange of stored results", results.Run)
+	}
+	if keyed.Overflow != nil {
+		h.serve(h.network, "overflow of the state", runState(keyed))
 	}
 	h.serve(h.work, "tasks", tasks.Run)
 	h.serve(h.work, "commits", h.commitAll)

@@ -3,10 +3,12 @@ package window
 import (
 	"iter"
 	"slices"
+	"time"
 
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
-	"github.com/sluiceio/sluice/worker/operator/table"
+	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -20,112 +22,119 @@ type Gathering[K comparable, In, Out any] struct {
 	Lateness element.Time
 	// LateOutput names the side output that takes later records; empty: they are dropped.
 	LateOutput string
+	// Timing is the time by which windows are meant.
+	Timing Timing
+	// Registry has the codecs of the pipeline.
+	Registry *codec.Registry
+}
+
+func (g *Gathering[K, In, Out]) rules() rules[K, In] {
+	return rules[K, In]{g.Key, g.Lateness, g.LateOutput, g.Timing, g.Registry}
 }
 
 // Gather keeps the records of sliding windows, each once, in its pane. Tumbling windows are sliding ones whose slide is
 // their size.
 func Gather[K comparable, In, Out any](spec window.Sliding, g Gathering[K, In, Out]) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		c, err := newCommon(rt, out, Aggregation[K, In, []In, Out]{Key: g.Key, Lateness: g.Lateness, LateOutput: g.LateOutput})
+		f, err := newFrame(rt, g.rules())
 		if err != nil {
 			return nil, nil, err
 		}
-		o := &gather[K, In, Out]{common: c, spec: spec, each: g.Each, fired: map[element.Time]*firings[K]{}}
-		return o.push, o, nil
+		o := &gather[K, In, Out]{frame: f, spec: spec, each: g.Each, out: out}
+		o.panes, err = spaces(rt, "panes", g.Registry, func(d *state.Directory[K]) (*state.List[In], error) {
+			return state.ListOf[In](d, "records")
+		})
+		if err == nil && o.lateness > 0 {
+			o.refired, err = spaces(rt, "fired", g.Registry, counted[K])
+		}
+		return o.push, o, err
 	}
 }
 
-// heap of records: a pane with what it holds.
-type listed[K comparable, In any] struct {
-	start element.Time
-	table *table.Table[K, []In]
-}
-
 type gather[K comparable, In, Out any] struct {
-	common[K, In, []In, Out]
-	spec  window.Sliding
-	each  func(K, Firing, iter.Seq[In], func(Out)) error
-	panes []listed[K, In]              // ordered by time
-	fired map[element.Time]*firings[K] // by start of a window that late records have made fire again
-	done  element.Time                 // windows that end at or before it have fired; MinTime: none has
-	began bool                         // done says something
+	frame[K, In]
+	spec    window.Sliding
+	each    func(K, Firing, iter.Seq[In], func(Out)) error
+	out     task.Push[Out]
+	panes   *state.Spaces[K, *state.List[In]] // by start
+	list    []*state.Space[K, *state.List[In]]
+	refired *state.Spaces[K, *state.Value[int32]]
 }
 
 func (o *gather[K, In, Out]) push(v In) {
-	at := o.rt.At
+	at := o.at()
 	last, ok := o.spec.Last(at)
 	if !ok {
 		return // between two windows
 	}
-	if o.isLate(last) {
+	k := o.key(v)
+	h := o.hash(k)
+	now := o.now(h)
+	if o.overAt(last) <= now {
 		o.drop(v)
 		return
 	}
 	start := o.spec.Pane(at).Start
 	i, found := o.find(start)
 	if !found {
-		o.panes = slices.Insert(o.panes, i, listed[K, In]{start, table.New[K, []In](&o.rt.Counters.StateBytes)})
-	}
-	k := o.agg.Key(v)
-	h := o.hash(k)
-	vs, _ := o.panes[i].table.Find(k, h)
-	*vs = append(*vs, v)
-	if o.agg.Lateness > 0 {
-		o.refire(k, h)
-	}
-}
-
-func (o *gather[K, In, Out]) find(start element.Time) (int, bool) {
-	return slices.BinarySearchFunc(o.panes, start, func(p listed[K, In], start element.Time) int {
-		switch {
-		case p.start < start:
-			return -1
-		case p.start > start:
-			return 1
-		}
-		return 0
-	})
-}
-
-// refire emits the windows that have ended and hold the record that was just added.
-func (o *gather[K, In, Out]) refire(k K, h uint64) {
-	at := o.rt.At
-	w, ok := o.spec.First(at)
-	for ; ok && w.Contains(at) && w.Last() <= o.rt.Watermark; w = o.spec.Next(w) {
-		if o.isLate(w) {
-			continue
-		}
-		f := o.fired[w.Start]
-		if f == nil {
-			f = &firings[K]{}
-			o.fired[w.Start] = f
-		}
-		n := 0
-		if o.count(k, h, w) > 1 {
-			n = f.next(&o.rt.Counters.StateBytes, k, h)
-		}
-		o.rt.At = w.Last()
-		err := o.each(k, Firing{w, n}, o.records(k, h, w), o.out)
-		o.rt.At = at
+		sp, err := o.panes.Open(int64(start))
 		if err != nil {
 			o.rt.Fail(err)
 			return
 		}
+		o.list = slices.Insert(o.list, i, sp)
+		o.notice(start)
+	}
+	o.list[i].Dir.Seek(k, h)
+	o.list[i].Handles.Append(v)
+	if o.lateness > 0 {
+		o.refire(k, h, at)
 	}
 }
 
+// notice has sweep called when something is to be done about a pane.
+func (o *gather[K, In, Out]) notice(start element.Time) {
+	if w, ok := o.spec.First(start); ok {
+		o.expect(max(w.Last(), o.swept+1))
+	}
+}
+
+func (o *gather[K, In, Out]) find(start element.Time) (int, bool) {
+	return slices.BinarySearchFunc(o.list, start, comparePane)
+}
+
+// refire emits the windows that have ended and hold the record that was just added.
+func (o *gather[K, In, Out]) refire(k K, h uint64, when element.Time) {
+	at, now := o.rt.At, o.now(h)
+	w, ok := o.spec.First(when)
+	for ; ok && w.Contains(when) && w.Last() <= now; w = o.spec.Next(w) {
+		if o.overAt(w) <= now {
+			continue
+		}
+		n, err := again(o.refired, k, h, w, o.count(k, h, w) > 1)
+		if err == nil {
+			o.rt.At = w.Last()
+			err = o.each(k, Firing{w, n}, o.records(k, h, w), o.out)
+		}
+		if err != nil {
+			o.rt.Fail(err)
+			break
+		}
+	}
+	o.rt.At = at
+}
+
 // within are the panes of a window.
-func (o *gather[K, In, Out]) within(w window.Window) []listed[K, In] {
+func (o *gather[K, In, Out]) within(w window.Window) []*state.Space[K, *state.List[In]] {
 	lo, _ := o.find(w.Start)
 	hi, _ := o.find(w.End)
-	return o.panes[lo:hi]
+	return o.list[lo:hi]
 }
 
 func (o *gather[K, In, Out]) count(k K, h uint64, w window.Window) (n int) {
 	for _, p := range o.within(w) {
-		if vs := p.table.Lookup(k, h); vs != nil {
-			n += len(*vs)
-		}
+		p.Dir.Seek(k, h)
+		n += p.Handles.Len()
 	}
 	return n
 }
@@ -135,11 +144,8 @@ func (o *gather[K, In, Out]) records(k K, h uint64, w window.Window) iter.Seq[In
 	panes := o.within(w)
 	return func(yield func(In) bool) {
 		for _, p := range panes {
-			vs := p.table.Lookup(k, h)
-			if vs == nil {
-				continue
-			}
-			for _, v := range *vs {
+			p.Dir.Seek(k, h)
+			for v := range p.Handles.All() {
 				if !yield(v) {
 					return
 				}
@@ -149,45 +155,60 @@ func (o *gather[K, In, Out]) records(k K, h uint64, w window.Window) iter.Seq[In
 }
 
 // OnWatermark fires every window whose last instant is covered, the oldest first, and forgets what no window needs.
-func (o *gather[K, In, Out]) OnWatermark(t element.Time) error {
-	for w, ok := o.nextWindow(t); ok; w, ok = o.nextWindow(t) {
+func (o *gather[K, In, Out]) OnWatermark(t element.Time) error { return o.watermark(t, o.sweep) }
+
+// OnTime does that by the clock.
+func (o *gather[K, In, Out]) OnTime(now time.Time) error { return o.tick(now, o.sweep) }
+
+func (o *gather[K, In, Out]) sweep(t element.Time) error {
+	done := o.swept // windows whose last instant is not above it have fired
+	for {
+		w, ok := o.nextWindow(done)
+		if !ok || w.Last() > t {
+			break
+		}
 		if err := o.fire(w); err != nil {
 			return err
 		}
-		o.done, o.began = w.End, true
-		o.forget(min(t, w.Last()))
+		done = w.Last()
+		o.forget(done)
 	}
 	o.forget(t)
-	return nil
+	if w, ok := o.nextWindow(done); ok {
+		o.expect(w.Last())
+	}
+	if len(o.list) > 0 {
+		last, _ := o.spec.Last(element.Time(o.list[0].ID))
+		o.expect(o.overAt(last))
+	}
+	return o.rt.TableErr()
 }
 
-// nextWindow is the oldest window that has records, has not fired and has ended at t.
-func (o *gather[K, In, Out]) nextWindow(t element.Time) (window.Window, bool) {
-	for _, p := range o.panes {
-		w, _ := o.spec.First(p.start)
-		if o.began && w.End <= o.done {
-			w = o.after(w)
+// nextWindow is the oldest window that has panes and ends after done.
+func (o *gather[K, In, Out]) nextWindow(done element.Time) (window.Window, bool) {
+	for _, p := range o.list {
+		start := element.Time(p.ID)
+		w, _ := o.spec.First(start)
+		if w.Last() <= done {
+			w = after(o.spec, w, done)
 		}
-		if w.Contains(p.start) {
-			return w, w.Last() <= t
+		if w.Contains(start) {
+			return w, true
 		}
 	}
 	return window.Window{}, false
 }
 
-// after is the first window like w that ends after done.
-func (o *gather[K, In, Out]) after(w window.Window) window.Window {
-	n := (o.done-w.End)/o.spec.Slide + 1
-	return window.Window{Start: w.Start + n*o.spec.Slide, End: w.End + n*o.spec.Slide}
-}
-
 func (o *gather[K, In, Out]) fire(w window.Window) error {
 	panes := o.within(w)
 	for i, p := range panes {
-		err := p.table.Each(func(k K, _ *[]In) error {
-			h := o.hash(k)
+		err := p.Dir.Each(func(k K) error {
+			h := p.Dir.KeyHash()
+			if o.firedBefore(h, w) {
+				return nil
+			}
 			for _, before := range panes[:i] {
-				if before.table.Lookup(k, h) != nil {
+				if before.Dir.Seek(k, h); before.Handles.Len() > 0 {
 					return nil // it was called with that pane
 				}
 			}
@@ -204,33 +225,40 @@ func (o *gather[K, In, Out]) fire(w window.Window) error {
 	return nil
 }
 
-// forget drops the panes that no window needs at watermark t.
+// forget drops the panes that no window needs at time t.
 func (o *gather[K, In, Out]) forget(t element.Time) {
 	n := 0
-	for n < len(o.panes) {
-		if last, _ := o.spec.Last(o.panes[n].start); !o.expired(last, t) {
+	for n < len(o.list) {
+		if last, _ := o.spec.Last(element.Time(o.list[n].ID)); o.overAt(last) > t {
 			break
 		}
-		o.panes[n].table.Release()
+		o.panes.Drop(o.list[n])
 		n++
 	}
-	o.panes = slices.Delete(o.panes, 0, n)
-	for start, f := range o.fired { // any order: entries of a map
-		if o.expired(window.Window{Start: start, End: start + o.spec.Size}, t) {
-			f.release()
-			delete(o.fired, start)
+	o.list = slices.Delete(o.list, 0, n)
+	if o.refired == nil {
+		return
+	}
+	for sp := range o.refired.All() {
+		start := element.Time(sp.ID)
+		if o.overAt(o.spec.From(start)) > t {
+			break
 		}
+		o.refired.Drop(sp)
 	}
 }
 
-// Close drops the tables.
-func (o *gather[K, In, Out]) Close() error {
-	for _, p := range o.panes {
-		p.table.Release()
+// OnRestored begins with the panes of a checkpoint.
+func (o *gather[K, In, Out]) OnRestored() error {
+	o.restored()
+	o.list = slices.Collect(o.panes.All())
+	for _, p := range o.list {
+		o.notice(element.Time(p.ID))
 	}
-	for _, f := range o.fired { // any order: entries of a map
-		f.release()
-	}
-	o.panes = nil
-	return nil
+	return o.rt.TableErr()
 }
+
+var (
+	_ task.Waker    = (*gather[int, int, int])(nil)
+	_ task.Restorer = (*gather[int, int, int])(nil)
+)

@@ -1,12 +1,12 @@
 package window
 
 import (
-	"cmp"
 	"slices"
+	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
-	"github.com/sluiceio/sluice/worker/operator/table"
+	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -21,32 +21,41 @@ import (
 //
 // A subtraction of what slides out would be cheaper, and exists for few aggregates; a tree of aggregated tables costs
 // the logarithm of size/slide and memory for keys that are in a single pane.
+//
+// What a checkpoint holds is the panes. The queues are derived from them: after a restore every key begins with a flip.
 func Sliding[K comparable, In, Acc, Out any](spec window.Sliding, a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		c, err := newCommon(rt, out, a)
+		f, err := newFrame(rt, a.rules())
 		if err != nil {
 			return nil, nil, err
 		}
-		o := &sliding[K, In, Acc, Out]{common: c, spec: spec, keys: table.New[K, queue[Acc]](&rt.Counters.StateBytes), fired: map[element.Time]*firings[K]{}}
+		o := &sliding[K, In, Acc, Out]{frame: f, spec: spec, agg: a, out: out, fold: fold[Acc]{a.Merge, a.Clone}}
 		o.uncache()
-		return o.push, o, nil
+		return o.push, o, o.open()
 	}
 }
 
-// part is what one key has in one pane.
-type part[Acc any] struct {
-	own Acc // of the records in the pane
+// parts are what a key has in a pane.
+type parts[Acc any] struct {
+	own *state.Value[Acc] // of the records in the pane
 	// suffix is the aggregate of own and of the parts of the key in later panes, up to the flip; valid for those that the
 	// queue calls its front.
-	suffix Acc
+	suffix *state.Value[Acc]
+}
+
+func declareParts[K comparable, Acc any](d *state.Directory[K]) (p parts[Acc], err error) {
+	if p.own, err = state.ValueOf[Acc](d, "acc"); err == nil {
+		p.suffix, err = state.ValueOf[Acc](d, "suffix")
+	}
+	return p, err
 }
 
 // queue is what is known of one key over the panes of the present window.
 type queue[Acc any] struct {
-	back  Acc          // aggregate of the panes after flip, up to the ones taken in
-	flip  element.Time // start of the newest pane of the front; below: front panes with a suffix
-	front element.Time // start of the oldest pane of the front
-	state queueState
+	Back  Acc          // aggregate of the panes after flip, up to the ones taken in
+	Flip  element.Time // start of the newest pane of the front; below: front panes with a suffix
+	Front element.Time // start of the oldest pane of the front
+	State queueState
 }
 
 type queueState uint8
@@ -60,205 +69,244 @@ const (
 	stale
 )
 
-// paneOf is a pane with its table.
-type paneOf[K comparable, Acc any] struct {
-	start element.Time
-	table *table.Table[K, part[Acc]]
-}
+type pane[K comparable, Acc any] = state.Space[K, parts[Acc]]
 
 type sliding[K comparable, In, Acc, Out any] struct {
-	common[K, In, Acc, Out]
+	frame[K, In]
+	fold[Acc]
 	spec window.Sliding
+	agg  Aggregation[K, In, Acc, Out]
+	out  task.Push[Out]
 
 	// cur is the pane of the last record: most records follow one of the same pane. cur.Start > cur.End: none.
 	cur      window.Window
-	curTable *table.Table[K, part[Acc]]
-	curTaken bool // the pane has been taken in: what is added makes its key stale
-	curFired bool // a window that holds the pane has fired
+	last     window.Window // the newest window that holds it
+	oldest   element.Time  // last instant of the oldest window that holds it
+	curPane  *pane[K, Acc] // nil: it is not open, or next does not know of it
+	curTaken bool          // the pane has been taken in: what is added makes its key stale
 
-	panes []paneOf[K, Acc] // ordered by time
-	spare []*table.Table[K, part[Acc]]
-	next  window.Window                // the next one to fire, while any has to
-	waits bool                         // there are panes from next on
-	taken element.Time                 // panes below this start are in the queues
-	fired map[element.Time]*firings[K] // by start of a window that late records have made fire again
-	keys  *table.Table[K, queue[Acc]]
-	dead  int // of keys: not in the window any more
+	panes   *state.Spaces[K, parts[Acc]] // by start
+	list    []*pane[K, Acc]              // of panes, ordered by time
+	next    window.Window                // the next one to fire, while any has to
+	waits   bool                         // there are panes from next on
+	taken   element.Time                 // panes below this start are in the queues
+	refired *state.Spaces[K, *state.Value[int32]]
+	queues  *state.Spaces[K, *state.Value[queue[Acc]]] // one namespace, which goes when no pane is left
+	line    *state.Space[K, *state.Value[queue[Acc]]]
 
 	result Acc // of the window that fires; a field, so that it does not escape per key
 }
 
+// open makes the tables.
+func (o *sliding[K, In, Acc, Out]) open() (err error) {
+	if o.panes, err = spaces(o.rt, "panes", o.registry, declareParts[K, Acc]); err != nil {
+		return err
+	}
+	if o.lateness > 0 {
+		if o.refired, err = spaces(o.rt, "fired", o.registry, counted[K]); err != nil {
+			return err
+		}
+	}
+	options := o.rt.Options("queues", o.registry)
+	options.Checkpoints = false
+	o.queues, err = state.NewSpaces(options, o.rt.KeyGroups.First, o.rt.KeyGroups.End, func(d *state.Directory[K]) (*state.Value[queue[Acc]], error) {
+		return state.ValueOf[queue[Acc]](d, "queue")
+	})
+	if err != nil {
+		return err
+	}
+	o.rt.Derive(o.queues)
+	return o.derive()
+}
+
 func (o *sliding[K, In, Acc, Out]) push(v In) {
-	if at := o.rt.At; at < o.cur.Start || at >= o.cur.End {
-		if !o.seek(at, v) {
-			return
+	if at := o.at(); at < o.cur.Start || at >= o.cur.End {
+		if !o.seek(at) {
+			return // between two windows
 		}
 	}
 	k := o.agg.Key(v)
 	h := o.hash(k)
-	p, fresh := o.curTable.Find(k, h)
+	now := o.now(h)
+	if o.overAt(o.last) <= now {
+		o.drop(v)
+		return
+	}
+	if o.curPane == nil && !o.enter() {
+		return
+	}
+	o.curPane.Dir.Seek(k, h)
+	own := o.curPane.Handles.own
+	fresh := !own.Exists()
+	acc := own.Ref()
 	if fresh && o.agg.New != nil {
-		p.own = o.agg.New()
+		*acc = o.agg.New()
 	}
-	o.agg.Add(&p.own, v)
+	o.agg.Add(acc, v)
 	if o.curTaken {
-		o.spoil(k, h)
+		o.line.Dir.Seek(k, h)
+		o.line.Handles.Ref().State = stale
 	}
-	if o.curFired {
+	if o.oldest <= now && o.lateness > 0 {
 		o.refire(k, h, fresh)
 	}
 }
 
-// spoil notes that a pane which was taken in has changed for a key.
-func (o *sliding[K, In, Acc, Out]) spoil(k K, h uint64) {
-	q, fresh := o.keys.Find(k, h)
-	if !fresh && q.state == 0 {
-		o.dead--
-	}
-	q.state = stale
-}
-
-// seek makes the pane of at the current one. It is false if no window that waits to fire holds it.
-func (o *sliding[K, In, Acc, Out]) seek(at element.Time, v In) bool {
+// seek makes the pane of at the current one. It is false if no window holds it.
+func (o *sliding[K, In, Acc, Out]) seek(at element.Time) bool {
+	o.uncache()
 	last, ok := o.spec.Last(at)
 	if !ok {
-		return false // between two windows
-	}
-	if o.isLate(last) {
-		o.drop(v)
 		return false
 	}
-	pane := o.spec.Pane(at)
-	i, found := o.find(pane.Start)
-	if !found {
-		o.panes = slices.Insert(o.panes, i, paneOf[K, Acc]{pane.Start, o.fresh()})
-	}
-	if last.Last() > o.rt.Watermark {
-		if first := o.firstWaiting(at); !o.waits || first.Start < o.next.Start {
-			o.await(first)
-		}
-	}
-	o.cur, o.curTable, o.curTaken = pane, o.panes[i].table, pane.Start < o.taken
 	oldest, _ := o.spec.First(at)
-	o.curFired = o.agg.Lateness > 0 && oldest.Last() <= o.rt.Watermark
+	o.cur, o.last, o.oldest = o.spec.Pane(at), last, oldest.Last()
 	return true
 }
 
-// await makes w the next window to fire: nothing older waits, and no pane from its start on has been taken in.
-func (o *sliding[K, In, Acc, Out]) await(w window.Window) {
+// enter opens the current pane, and has its windows fire that have not.
+func (o *sliding[K, In, Acc, Out]) enter() bool {
+	start := o.cur.Start
+	sp, err := o.panes.Open(int64(start))
+	if err != nil {
+		o.rt.Fail(err)
+		return false
+	}
+	i, found := o.find(start)
+	if !found {
+		o.list = slices.Insert(o.list, i, sp)
+	}
+	o.notice(start)
+	o.curPane, o.curTaken = sp, start < o.taken
+	return true
+}
+
+// notice has the windows fire that hold a pane and wait.
+func (o *sliding[K, In, Acc, Out]) notice(start element.Time) {
+	last, _ := o.spec.Last(start)
+	if last.Last() > o.horizon() {
+		if first := o.firstWaiting(start); !o.waits || first.Start < o.next.Start {
+			o.wait(first)
+		}
+	}
+	o.expect(o.overAt(last))
+}
+
+// wait makes w the next window to fire: nothing older waits, and no pane from its start on has been taken in.
+func (o *sliding[K, In, Acc, Out]) wait(w window.Window) {
 	if !o.waits {
 		o.taken = w.Start
 	}
 	o.next, o.waits, o.taken = w, true, min(o.taken, w.Start)
+	o.expect(w.Last())
 }
 
 // firstWaiting is the oldest window that holds at and has not fired.
 func (o *sliding[K, In, Acc, Out]) firstWaiting(at element.Time) window.Window {
 	w, _ := o.spec.First(at)
-	if w.Last() > o.rt.Watermark {
+	now := o.horizon()
+	if w.Last() > now {
 		return w
 	}
-	missed := (o.rt.Watermark-w.Last())/o.spec.Slide + 1
-	start := w.Start + missed*o.spec.Slide
-	return window.Window{Start: start, End: start + o.spec.Size}
+	return after(o.spec, w, now)
 }
 
 func (o *sliding[K, In, Acc, Out]) find(start element.Time) (int, bool) {
-	return slices.BinarySearchFunc(o.panes, start, comparePane)
+	return slices.BinarySearchFunc(o.list, start, comparePane)
 }
 
-func comparePane[K comparable, Acc any](p paneOf[K, Acc], start element.Time) int {
-	return cmp.Compare(p.start, start)
-}
-
-func (o *sliding[K, In, Acc, Out]) fresh() *table.Table[K, part[Acc]] {
-	if n := len(o.spare); n > 0 {
-		t := o.spare[n-1]
-		o.spare = o.spare[:n-1]
-		return t
+func comparePane[K comparable, H any](p *state.Space[K, H], start element.Time) int {
+	switch at := element.Time(p.ID); {
+	case at < start:
+		return -1
+	case at > start:
+		return 1
 	}
-	return table.New[K, part[Acc]](&o.rt.Counters.StateBytes)
+	return 0
 }
 
 func (o *sliding[K, In, Acc, Out]) uncache() {
-	o.cur, o.curTable = window.Window{Start: element.MaxTime, End: element.MinTime}, nil
+	o.cur, o.curPane = window.Window{Start: element.MaxTime, End: element.MinTime}, nil
 }
 
 // OnWatermark fires every window whose last instant is covered, the oldest first, and forgets what no window needs.
-func (o *sliding[K, In, Acc, Out]) OnWatermark(t element.Time) error {
+func (o *sliding[K, In, Acc, Out]) OnWatermark(t element.Time) error { return o.watermark(t, o.sweep) }
+
+// OnTime does that by the clock.
+func (o *sliding[K, In, Acc, Out]) OnTime(now time.Time) error { return o.tick(now, o.sweep) }
+
+func (o *sliding[K, In, Acc, Out]) sweep(t element.Time) error {
 	for o.waits && o.next.Last() <= t {
 		if err := o.fire(o.next); err != nil {
 			return err
 		}
 		o.slide()
-		o.forget(t)
+		if err := o.forget(t); err != nil {
+			return err
+		}
 	}
-	if o.agg.Lateness > 0 {
-		o.forget(t)
+	if err := o.forget(t); err != nil {
+		return err
 	}
-	return nil
+	if o.waits {
+		o.expect(o.next.Last())
+	}
+	if len(o.list) > 0 {
+		last, _ := o.spec.Last(element.Time(o.list[0].ID))
+		o.expect(o.overAt(last))
+	}
+	return o.rt.TableErr()
 }
 
 // slide moves on to the next window that has panes.
 func (o *sliding[K, In, Acc, Out]) slide() {
+	before := o.next.Start
 	o.next = o.spec.Next(o.next)
-	i, _ := o.find(o.next.Start)
-	o.waits = i < len(o.panes)
-	if o.waits && o.panes[i].start >= o.next.End {
-		o.next, _ = o.spec.First(o.panes[i].start)
-	}
-}
-
-// forget drops the panes that no window needs at watermark t.
-func (o *sliding[K, In, Acc, Out]) forget(t element.Time) {
-	n := 0
-	for n < len(o.panes) && (!o.waits || o.panes[n].start < o.next.Start) {
-		if last, _ := o.spec.Last(o.panes[n].start); !o.expired(last, t) {
-			break
-		}
-		o.recycle(o.panes[n].table)
-		n++
-	}
-	o.panes = slices.Delete(o.panes, 0, n)
-	o.uncache()
-	for start, f := range o.fired { // any order: entries of a map
-		if o.expired(window.Window{Start: start, End: start + o.spec.Size}, t) {
-			f.release()
-			delete(o.fired, start)
-		}
-	}
-	if len(o.panes) == 0 || o.dead > o.keys.Len()/2 {
-		o.sweep()
-	}
-}
-
-// spareTables is how many cleared tables are kept.
-const spareTables = 2
-
-func (o *sliding[K, In, Acc, Out]) recycle(t *table.Table[K, part[Acc]]) {
-	if len(o.spare) >= spareTables {
-		t.Release()
+	if o.next.Start <= before { // beyond the end of time
+		o.waits = false
 		return
 	}
-	t.Clear()
-	o.spare = append(o.spare, t)
+	i, _ := o.find(o.next.Start)
+	o.waits = i < len(o.list)
+	if o.waits && element.Time(o.list[i].ID) >= o.next.End {
+		o.next, _ = o.spec.First(element.Time(o.list[i].ID))
+	}
 }
 
-// sweep drops the keys that are in no pane.
-func (o *sliding[K, In, Acc, Out]) sweep() {
-	old := o.keys
-	o.keys, o.dead = table.New[K, queue[Acc]](&o.rt.Counters.StateBytes), 0
-	if len(o.panes) > 0 {
-		// The error is that of the function: there is none.
-		_ = old.Each(func(k K, q *queue[Acc]) error {
-			if q.state != 0 {
-				n, _ := o.keys.Find(k, o.hash(k))
-				*n = *q
-			}
-			return nil
-		})
+// forget drops the panes that no window needs at time t.
+func (o *sliding[K, In, Acc, Out]) forget(t element.Time) error {
+	n := 0
+	for n < len(o.list) && (!o.waits || element.Time(o.list[n].ID) < o.next.Start) {
+		if last, _ := o.spec.Last(element.Time(o.list[n].ID)); o.overAt(last) > t {
+			break
+		}
+		o.panes.Drop(o.list[n])
+		n++
 	}
-	old.Release()
+	o.list = slices.Delete(o.list, 0, n)
+	o.uncache()
+	if o.refired != nil {
+		for sp := range o.refired.All() {
+			start := element.Time(sp.ID)
+			if o.overAt(o.spec.From(start)) > t {
+				break
+			}
+			o.refired.Drop(sp)
+		}
+	}
+	if len(o.list) == 0 && o.line.Dir.Len() > 0 {
+		return o.derive()
+	}
+	return nil
+}
+
+// derive begins with empty queues.
+func (o *sliding[K, In, Acc, Out]) derive() (err error) {
+	if o.line != nil {
+		o.queues.Drop(o.line)
+	}
+	o.line, err = o.queues.Open(0)
+	return err
 }
 
 // fire emits the results of w.
@@ -269,13 +317,19 @@ func (o *sliding[K, In, Acc, Out]) fire(w window.Window) error {
 	lo, _ := o.find(w.Start)
 	hi, _ := o.find(w.End)
 	last := w.Last()
-	return o.keys.Each(func(k K, q *queue[Acc]) error {
-		if q.state == 0 {
+	queues, queue := o.line.Dir, o.line.Handles
+	return queues.Each(func(k K) error {
+		h := queues.KeyHash()
+		ok, err := o.total(k, h, queue.Ref(), o.list[lo:hi])
+		if err != nil {
+			return err
+		}
+		if !ok { // not in the window any more
+			queue.Clear()
 			return nil
 		}
-		ok, err := o.total(k, q, o.panes[lo:hi])
-		if err != nil || !ok {
-			return err
+		if o.firedBefore(h, w) {
+			return nil
 		}
 		o.rt.At = last
 		o.out(o.agg.Result(k, Firing{Window: w}, &o.result))
@@ -286,20 +340,23 @@ func (o *sliding[K, In, Acc, Out]) fire(w window.Window) error {
 // takeIn adds the panes of w that are not in the queues yet to the backs of their keys.
 func (o *sliding[K, In, Acc, Out]) takeIn(w window.Window) error {
 	i, _ := o.find(max(o.taken, w.Start)) // older ones came late, for windows that had fired
-	for ; i < len(o.panes) && o.panes[i].start < w.End; i++ {
-		err := o.panes[i].table.Each(func(k K, p *part[Acc]) error {
-			q, fresh := o.keys.Find(k, o.hash(k))
-			if !fresh && q.state == 0 {
-				o.dead--
-			}
-			switch {
-			case q.state&stale != 0:
+	for ; i < len(o.list) && element.Time(o.list[i].ID) < w.End; i++ {
+		p := o.list[i]
+		err := p.Dir.Each(func(k K) error {
+			own := p.Handles.own.Peek()
+			if own == nil {
 				return nil
-			case q.state&inBack != 0:
-				return o.merge(&q.back, &p.own)
 			}
-			q.state |= inBack
-			return o.copy(&q.back, &p.own)
+			o.line.Dir.Seek(k, p.Dir.KeyHash())
+			q := o.line.Handles.Ref()
+			switch {
+			case q.State&stale != 0:
+				return nil
+			case q.State&inBack != 0:
+				return o.merge(&q.Back, own)
+			}
+			q.State |= inBack
+			return o.copy(&q.Back, own)
 		})
 		if err != nil {
 			return err
@@ -310,10 +367,9 @@ func (o *sliding[K, In, Acc, Out]) takeIn(w window.Window) error {
 }
 
 // total puts the aggregate of a key over panes into o.result. False: the key is in none of them.
-func (o *sliding[K, In, Acc, Out]) total(k K, q *queue[Acc], panes []paneOf[K, Acc]) (bool, error) {
-	h := o.hash(k)
-	var front *part[Acc]
-	if q.state&(inFront|stale) == inFront {
+func (o *sliding[K, In, Acc, Out]) total(k K, h uint64, q *queue[Acc], panes []*pane[K, Acc]) (bool, error) {
+	var front *Acc
+	if q.State&(inFront|stale) == inFront {
 		front = o.front(k, h, q, panes)
 	}
 	if front == nil {
@@ -323,15 +379,13 @@ func (o *sliding[K, In, Acc, Out]) total(k K, q *queue[Acc], panes []paneOf[K, A
 		}
 	}
 	if front == nil {
-		q.state = 0
-		o.dead++
 		return false, nil
 	}
-	if err := o.copy(&o.result, &front.suffix); err != nil {
+	if err := o.copy(&o.result, front); err != nil {
 		return false, err
 	}
-	if q.state&inBack != 0 {
-		return true, o.merge(&o.result, &q.back)
+	if q.State&inBack != 0 {
+		return true, o.merge(&o.result, &q.Back)
 	}
 	return true, nil
 }
@@ -340,42 +394,44 @@ func (o *sliding[K, In, Acc, Out]) total(k K, q *queue[Acc], panes []paneOf[K, A
 // pane.
 func (o *sliding[K, In, Acc, Out]) refire(k K, h uint64, fresh bool) {
 	at := o.rt.At
-	w, ok := o.spec.First(at)
-	for ; ok && w.Contains(at) && w.Last() <= o.rt.Watermark; w = o.spec.Next(w) {
-		if o.isLate(w) {
+	when := o.at()
+	now := o.now(h)
+	w, ok := o.spec.First(when)
+	for ; ok && w.Contains(when) && w.Last() <= now; w = o.spec.Next(w) {
+		if o.overAt(w) <= now {
 			continue
 		}
-		parts, err := o.fold(k, h, w)
+		parts, err := o.foldWindow(k, h, w)
 		if err != nil {
 			o.rt.Fail(err)
 			return
 		}
-		f := o.fired[w.Start]
-		if f == nil {
-			f = &firings[K]{}
-			o.fired[w.Start] = f
+		n, err := again(o.refired, k, h, w, parts > 1 || !fresh)
+		if err != nil {
+			o.rt.Fail(err)
+			return
 		}
-		n := 0
-		if parts > 1 || !fresh || f.again != nil && f.again.Lookup(k, h) != nil {
-			n = f.next(&o.rt.Counters.StateBytes, k, h)
-		}
-		o.emit(k, Firing{w, n}, &o.result)
+		o.rt.At = w.Last()
+		o.out(o.agg.Result(k, Firing{w, n}, &o.result))
 	}
+	o.rt.At = at
 }
 
-// fold puts the aggregate of a key over a window into o.result, without the queue, and returns in how many panes the key
+// foldWindow puts the aggregate of a key over a window into o.result, without the queue, and returns in how many panes the key
 // is.
-func (o *sliding[K, In, Acc, Out]) fold(k K, h uint64, w window.Window) (parts int, err error) {
+func (o *sliding[K, In, Acc, Out]) foldWindow(k K, h uint64, w window.Window) (parts int, err error) {
 	lo, _ := o.find(w.Start)
-	for i := lo; i < len(o.panes) && o.panes[i].start < w.End; i++ {
-		x := o.panes[i].table.Lookup(k, h)
+	for i := lo; i < len(o.list) && element.Time(o.list[i].ID) < w.End; i++ {
+		p := o.list[i]
+		p.Dir.Seek(k, h)
+		own := p.Handles.own.Peek()
 		switch {
-		case x == nil:
+		case own == nil:
 			continue
 		case parts == 0:
-			err = o.copy(&o.result, &x.own)
+			err = o.copy(&o.result, own)
 		default:
-			err = o.merge(&o.result, &x.own)
+			err = o.merge(&o.result, own)
 		}
 		if err != nil {
 			return parts, err
@@ -385,58 +441,62 @@ func (o *sliding[K, In, Acc, Out]) fold(k K, h uint64, w window.Window) (parts i
 	return parts, nil
 }
 
-// front is the oldest front pane of a key that is still in the window.
-func (o *sliding[K, In, Acc, Out]) front(k K, h uint64, q *queue[Acc], panes []paneOf[K, Acc]) *part[Acc] {
+// front is the suffix of the oldest front pane of a key that is still in the window.
+func (o *sliding[K, In, Acc, Out]) front(k K, h uint64, q *queue[Acc], panes []*pane[K, Acc]) *Acc {
 	i := 0
-	if len(panes) > 0 && panes[0].start < q.front {
-		i, _ = slices.BinarySearchFunc(panes, q.front, comparePane)
+	if len(panes) > 0 && element.Time(panes[0].ID) < q.Front {
+		i, _ = slices.BinarySearchFunc(panes, q.Front, comparePane)
 	}
-	for ; i < len(panes) && panes[i].start <= q.flip; i++ {
-		p := &panes[i]
-		if x := p.table.Lookup(k, h); x != nil {
-			q.front = p.start
-			return x
+	for ; i < len(panes) && element.Time(panes[i].ID) <= q.Flip; i++ {
+		p := panes[i]
+		p.Dir.Seek(k, h)
+		if p.Handles.own.Exists() {
+			q.Front = element.Time(p.ID)
+			return p.Handles.suffix.Peek()
 		}
 	}
 	return nil
 }
 
 // turn makes everything of a key in the window its front. nil: there is nothing.
-func (o *sliding[K, In, Acc, Out]) turn(k K, h uint64, q *queue[Acc], panes []paneOf[K, Acc]) (front *part[Acc], err error) {
-	q.state = 0
+func (o *sliding[K, In, Acc, Out]) turn(k K, h uint64, q *queue[Acc], panes []*pane[K, Acc]) (front *Acc, err error) {
+	q.State = 0
 	for i := len(panes) - 1; i >= 0; i-- {
-		x := panes[i].table.Lookup(k, h)
-		if x == nil {
+		p := panes[i]
+		p.Dir.Seek(k, h)
+		own := p.Handles.own.Peek()
+		if own == nil {
 			continue
 		}
-		if err := o.copy(&x.suffix, &x.own); err != nil {
+		suffix := p.Handles.suffix.Ref()
+		if err := o.copy(suffix, own); err != nil {
 			return nil, err
 		}
 		if front == nil {
-			q.flip = panes[i].start
-		} else if err := o.merge(&x.suffix, &front.suffix); err != nil {
+			q.Flip = element.Time(p.ID)
+		} else if err := o.merge(suffix, front); err != nil {
 			return nil, err
 		}
-		front, q.front, q.state = x, panes[i].start, inFront
+		front, q.Front, q.State = suffix, element.Time(p.ID), inFront
 	}
 	return front, nil
 }
 
-// Close drops the tables.
-func (o *sliding[K, In, Acc, Out]) Close() error {
-	for _, p := range o.panes {
-		p.table.Release()
-	}
-	for _, t := range o.spare {
-		t.Release()
-	}
-	for _, f := range o.fired { // any order: entries of a map
-		f.release()
-	}
-	o.keys.Release()
-	o.panes, o.spare = nil, nil
+// OnRestored begins with the panes of a checkpoint: the queues are made again from them.
+func (o *sliding[K, In, Acc, Out]) OnRestored() error {
+	o.restored()
 	o.uncache()
-	return nil
+	if err := o.derive(); err != nil {
+		return err
+	}
+	o.list, o.waits = slices.Collect(o.panes.All()), false
+	for _, p := range o.list {
+		o.notice(element.Time(p.ID))
+	}
+	return o.rt.TableErr()
 }
 
-var _ task.Operator = (*sliding[int, int, int, int])(nil)
+var (
+	_ task.Waker    = (*sliding[int, int, int, int])(nil)
+	_ task.Restorer = (*sliding[int, int, int, int])(nil)
+)

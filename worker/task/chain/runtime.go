@@ -3,11 +3,13 @@ package chain
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/spill"
+	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
@@ -71,15 +73,25 @@ type Runtime struct {
 	KeyGroups KeyGroups
 	// Batch is the operator's share of the memory for joins and sorts; zero unless jobpb.Operator.batch_memory asks for it.
 	Batch Batch
+	// State is what the operator's tables are made with.
+	State StateMemory
 	// Watermark is the last one that this operator was told, set before OnWatermark. It is not that of the chain: what an
 	// operator in front emits at a watermark comes before it.
 	Watermark element.Time
 
-	shared  any
-	ports   map[string][]any // side outputs: the pushes of their consumers
-	branch  int              // which consumer of several is at work
-	wake    time.Time        // of WakeAt; zero: none
-	prepare []connector.Committable
+	shared    any
+	ports     map[string][]any // side outputs: the pushes of their consumers
+	branch    int              // which consumer of several is at work
+	wake      time.Time        // of WakeAt; zero: none
+	prepare   []connector.Committable
+	notified  atomic.Bool               // OnNotify is due
+	tick      func()                    // rouses the loop; nil: nobody is there
+	pass      func(element.Event) error // of a Relay
+	tables    []state.Table             // that Keep was told of
+	derived   []state.Table             // that Derive was told of
+	bytes     int64                     // of them, as counted
+	clock     element.Time              // of Clock
+	clockRead bool                      // clock is of this batch
 }
 
 // NewCursor stands before the first record.

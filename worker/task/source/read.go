@@ -191,6 +191,10 @@ func (h *head[T]) observe(now time.Time) {
 		newest := h.newest[s]
 		for ; i < len(times) && splits[i] == s; i++ {
 			newest = max(newest, times[i])
+			if h.gens != nil {
+				h.at = i
+				h.gens[s].OnRecord(h.recs.Vals[i], times[i])
+			}
 		}
 		h.promise(s, newest)
 		if h.active != nil {
@@ -199,10 +203,14 @@ func (h *head[T]) observe(now time.Time) {
 	}
 }
 
-// promise sets the watermark of split s after a record of time t: none at or below t less the allowed disorder
-// follows. Times are whole microseconds.
+// promise sets the watermark of split s after a record of time t: what its generator says, or that none at or below t less
+// the allowed disorder follows. Times are whole microseconds.
 func (h *head[T]) promise(s connector.SplitIndex, t element.Time) {
 	h.newest[s] = max(h.newest[s], t)
+	if h.gens != nil {
+		h.marks.Set(1+int(s), h.gens[s].Watermark())
+		return
+	}
 	w := h.newest[s]
 	if d := element.Time(h.opts.OutOfOrder.Microseconds()) + 1; w >= element.MinTime+d {
 		h.marks.Set(1+int(s), w-d)
@@ -229,8 +237,11 @@ func (h *head[T]) pushMarked() error {
 	for i, v := range h.recs.Vals {
 		h.at = i
 		h.rt.At = h.recs.Times[i]
-		h.push(v)
 		s := h.recs.Splits[i]
+		if h.gens != nil {
+			h.gens[s].OnRecord(v, h.rt.At)
+		}
+		h.push(v)
 		h.promise(s, h.recs.Times[i])
 		if h.active != nil {
 			h.active[s] = now

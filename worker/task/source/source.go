@@ -37,7 +37,7 @@ const (
 type Watermarks uint8
 
 const (
-	// WatermarksAuto is WatermarksBounded with an EventTime extractor, and WatermarksNone without.
+	// WatermarksAuto is WatermarksBounded with an EventTime extractor or a Generator, and WatermarksNone without.
 	WatermarksAuto Watermarks = iota
 	// WatermarksNone makes none: the source is idle for event time.
 	WatermarksNone
@@ -54,6 +54,9 @@ type Options[T any] struct {
 	Times     TimeOrigin
 	// Watermarks are per split and merged by the rule for channels.
 	Watermarks Watermarks
+	// Generator makes the generator of one split, which says what its records promise; nil: the largest time less OutOfOrder.
+	// It is asked as Watermarks says: once per batch, or after each record.
+	Generator func() Generator[T]
 	// OutOfOrder is how far behind the largest time of its split a record may be without being late.
 	OutOfOrder time.Duration
 	// IdleAfter takes a split that has had no record for so long out of the minimum; 0: never. A bounded source is
@@ -61,6 +64,15 @@ type Options[T any] struct {
 	IdleAfter time.Duration
 	// OnError decides about records that the source could not decode.
 	OnError ErrorPolicy
+}
+
+// Generator makes the watermarks of one split, on the goroutine of its subtask.
+type Generator[T any] interface {
+	// OnRecord is told of each record, before it goes on.
+	OnRecord(v T, at element.Time)
+	// Watermark promises that no record of the split with a time at or below it follows those that OnRecord was told of. A
+	// time below an earlier one counts for nothing; element.MinTime promises nothing.
+	Watermark() element.Time
 }
 
 // Source is a connector's source, erased.
@@ -137,7 +149,7 @@ func (s *source[T]) Open(c Config) (_ chain.Head, err error) {
 	case WatermarksBounded:
 		h.marking = true
 	case WatermarksAuto:
-		h.marking = s.opts.EventTime != nil
+		h.marking = s.opts.EventTime != nil || s.opts.Generator != nil
 	case WatermarksPerRecord:
 		h.marking, h.perRecord = true, true
 	}
@@ -208,6 +220,7 @@ type head[T any] struct {
 	given    time.Time      // of the last answer
 	marks    *mark.Merger   // over unassigned and, one further, each split
 	newest   []element.Time // by split: largest time seen
+	gens     []Generator[T] // by split; nil: there are none
 	active   []time.Time    // by split: of the last record; only with IdleAfter
 	start    time.Time      // when it began to wait for its first split
 	marked   time.Time      // of the last watermark

@@ -86,6 +86,9 @@ func (h *head[T]) add(phase int32, now time.Time) {
 	h.have++
 	h.marks.Add()
 	h.newest = append(h.newest, element.MinTime)
+	if h.opts.Generator != nil {
+		h.gens = append(h.gens, h.opts.Generator())
+	}
 	if h.idles() {
 		h.active = append(h.active, now)
 	}

@@ -1,0 +1,207 @@
+package window
+
+import (
+	"time"
+
+	"github.com/sluiceio/sluice/flow/codec"
+	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/flow/window"
+	"github.com/sluiceio/sluice/worker/operator/progress"
+	"github.com/sluiceio/sluice/worker/state"
+	"github.com/sluiceio/sluice/worker/task"
+)
+
+// Timing is the time by which windows are meant.
+type Timing uint8
+
+const (
+	// ByEvent: the times of records, which end with the watermark.
+	ByEvent Timing = iota
+	// ByClock: the clock of the machine. Nothing is late, and the end of the input ends all windows.
+	ByClock
+)
+
+// rules are what is the same for all that may be done with windows.
+type rules[K comparable, In any] struct {
+	key        func(In) K
+	lateness   element.Time
+	lateOutput string
+	timing     Timing
+	registry   *codec.Registry
+}
+
+// frame is what the operators for all kinds of windows have in common: times, and whom they wait for.
+type frame[K comparable, In any] struct {
+	task.Base
+	rules[K, In]
+	rt    *task.Runtime
+	late  task.Push[In] // nil: late records are dropped
+	hash  func(K) uint64
+	clock *progress.Clock
+	// swept is the time up to which windows have fired.
+	swept element.Time
+	// due is a time before which no window fires or ends.
+	due element.Time
+	// wake is when the loop will call OnTime; MaxTime: never.
+	wake element.Time
+}
+
+func newFrame[K comparable, In any](rt *task.Runtime, r rules[K, In]) (f frame[K, In], err error) {
+	f = frame[K, In]{rules: r, rt: rt, swept: element.MinTime, due: element.MaxTime, wake: element.MaxTime}
+	if r.timing == ByClock {
+		f.lateness = 0
+	}
+	if f.hash, err = codec.Hasher[K](); err != nil {
+		return f, err
+	}
+	if r.lateOutput != "" {
+		if f.late, err = task.SideOutput[In](rt, r.lateOutput); err != nil {
+			return f, err
+		}
+	}
+	f.clock, err = progress.Open(rt)
+	return f, err
+}
+
+// at is the time that decides about the windows of the record in flight.
+func (f *frame[K, In]) at() element.Time {
+	if f.timing == ByEvent {
+		return f.rt.At
+	}
+	return max(f.rt.Clock(), f.swept+1) // clocks are put back
+}
+
+// now is the time that the windows of a key with this hash have come to.
+func (f *frame[K, In]) now(h uint64) element.Time {
+	return f.clock.At(h, f.horizon())
+}
+
+// horizon is the time that the windows of all keys have come to.
+func (f *frame[K, In]) horizon() element.Time {
+	if f.timing == ByEvent {
+		return f.rt.Watermark
+	}
+	return f.swept
+}
+
+// overAt is when a window takes no record any more: its end and the allowed lateness have passed.
+func (f *frame[K, In]) overAt(w window.Window) element.Time {
+	if at := w.Last() + f.lateness; at >= w.Last() {
+		return at
+	}
+	return element.MaxTime // beyond the end of time
+}
+
+// fired reports whether a window of a key with this hash has fired before the checkpoint that was restored.
+func (f *frame[K, In]) firedBefore(h uint64, w window.Window) bool {
+	return f.clock.Ahead() && f.clock.Had(h) >= w.Last()
+}
+
+// drop counts a late record, and passes it on if somebody wants it.
+func (f *frame[K, In]) drop(v In) {
+	f.rt.Counters.Late++
+	if f.late != nil {
+		f.late(v)
+	}
+}
+
+// expect has sweep called when time t is covered.
+func (f *frame[K, In]) expect(t element.Time) {
+	f.due = min(f.due, t)
+	if f.timing == ByClock && t < element.MaxTime {
+		f.await(t + 1)
+	}
+}
+
+// await has the loop call OnTime at t, if not earlier.
+func (f *frame[K, In]) await(t element.Time) {
+	if t < f.wake {
+		f.wake = t
+		f.rt.WakeAt(t.Std())
+	}
+}
+
+// watermark calls sweep for the windows that end by watermark t.
+func (f *frame[K, In]) watermark(t element.Time, sweep func(element.Time) error) error {
+	if f.timing == ByClock && t != element.MaxTime {
+		return nil
+	}
+	return f.sweepTo(t, sweep)
+}
+
+// tick calls sweep for the windows that end by the clock.
+func (f *frame[K, In]) tick(now time.Time, sweep func(element.Time) error) error {
+	f.wake = element.MaxTime
+	if err := f.sweepTo(element.At(now)-1, sweep); err != nil {
+		return err
+	}
+	if f.due < element.MaxTime {
+		f.await(f.due + 1)
+	}
+	return nil
+}
+
+func (f *frame[K, In]) sweepTo(t element.Time, sweep func(element.Time) error) error {
+	if t >= f.due {
+		f.due = element.MaxTime
+		if err := sweep(t); err != nil {
+			return err
+		}
+	}
+	f.swept = max(f.swept, t)
+	f.clock.Pass(f.horizon())
+	return nil
+}
+
+// restored begins anew with the tables of a checkpoint.
+func (f *frame[K, In]) restored() {
+	f.swept, f.wake, f.due = element.MinTime, element.MaxTime, element.MinTime
+	f.clock.Restored(f.horizon())
+	if f.timing == ByEvent {
+		f.swept = f.rt.Watermark
+	} else {
+		f.await(f.rt.Clock())
+	}
+}
+
+// OnBarrier puts down how far time has come.
+func (f *frame[K, In]) OnBarrier(element.CheckpointID) error {
+	f.clock.Barrier(f.horizon())
+	return nil
+}
+
+// spaces makes a table of the operator with a namespace for each window or pane.
+func spaces[K comparable, H any](rt *task.Runtime, table string, r *codec.Registry, declare func(*state.Directory[K]) (H, error)) (*state.Spaces[K, H], error) {
+	s, err := state.NewSpaces(rt.Options(table, r), rt.KeyGroups.First, rt.KeyGroups.End, declare)
+	if err == nil {
+		rt.Keep(s)
+	}
+	return s, err
+}
+
+// counted declares how often a key has fired, in a namespace.
+func counted[K comparable](d *state.Directory[K]) (*state.Value[int32], error) {
+	return state.ValueOf[int32](d, "fired")
+}
+
+// again is the number of a late firing of a key; before: the key was in the window already, which has fired with it.
+func again[K comparable](refired *state.Spaces[K, *state.Value[int32]], k K, h uint64, w window.Window, before bool) (int, error) {
+	sp, err := refired.Open(int64(w.Start))
+	if err != nil {
+		return 0, err
+	}
+	sp.Dir.Seek(k, h)
+	n := sp.Handles.Ref()
+	if *n == 0 && before {
+		*n = 1
+	}
+	*n++
+	return int(*n) - 1, nil
+}
+
+// after is the first window behind w whose last instant is above t. Differences of times may not fit, those of their bits
+// always do.
+func after(spec window.Sliding, w window.Window, t element.Time) window.Window {
+	missed := (uint64(t)-uint64(w.Last()))/uint64(spec.Slide) + 1
+	return spec.From(element.Time(uint64(w.Start) + missed*uint64(spec.Slide)))
+}
