@@ -88,6 +88,7 @@ func seenHourly(p *flow.Pipeline, cfg *Config, bound time.Duration) (flow.Stream
 		return flow.Stream[flow.Windowed[string, delayed]]{}, fmt.Errorf("order %q is neither file nor observed", cfg.Order)
 	}
 	return p.From("flights", src, flow.EventTime(Flight.Departure, flow.OutOfOrder(bound), flow.EveryRecord())).
+		Parallelism(1). // one watermark for all: with several it is that of the slowest
 		KeyBy(Flight.From).
 		Window(flow.Tumbling(time.Hour)).LateTo(missed).
 		Aggregate(delays{}).ID("hourly"), nil
