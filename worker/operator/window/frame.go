@@ -135,10 +135,10 @@ func (f *frame[K, In]) watermark(t element.Time, sweep func(element.Time) error)
 	return f.sweepTo(t, sweep)
 }
 
-// tick calls sweep for the windows that end by the clock.
-func (f *frame[K, In]) tick(now time.Time, sweep func(element.Time) error) error {
+// tick calls sweep for the windows that end by the clock of the operator, which tests may set.
+func (f *frame[K, In]) tick(_ time.Time, sweep func(element.Time) error) error {
 	f.wake = element.MaxTime
-	if err := f.sweepTo(element.At(now)-1, sweep); err != nil {
+	if err := f.sweepTo(element.At(f.rt.Now())-1, sweep); err != nil {
 		return err
 	}
 	if f.due < element.MaxTime {

@@ -454,9 +454,9 @@ func (o *keyed[K, In, Acc, Out]) OnWatermark(t element.Time) error {
 }
 
 // OnTime does what is due by the clock.
-func (o *keyed[K, In, Acc, Out]) OnTime(now time.Time) error {
+func (o *keyed[K, In, Acc, Out]) OnTime(time.Time) error {
 	o.wake = element.MaxTime
-	t := element.At(now)
+	t := element.At(o.rt.Now())
 	if err := o.timers.AdvanceProc(t, o.rt.Stopped); err != nil {
 		return err
 	}
