@@ -66,7 +66,7 @@ var ways = []struct{ parallelism, mode, schedule string }{
 
 func config(t *testing.T, query string) *Config {
 	return &Config{
-		Query: query, Out: t.TempDir(), Cut: "2001-01-08", Half: 100_000,
+		Query: query, Order: "observed", Out: t.TempDir(), Cut: "2001-01-08", Half: 100_000,
 		Input: "data/flights-200k.csv.gz", Airports: "data/airports.csv.gz",
 	}
 }
@@ -105,6 +105,23 @@ func TestAJoinWithLittleMemoryGivesTheSameAnswer(t *testing.T) {
 		if got, want := digestOf(t, cfg.Out), expected(t)["f8"]; got != want {
 			t.Errorf("mode %s: digest %+v, want %+v", mode, got, want)
 		}
+	}
+}
+
+func TestLateFlightsAndTheOthersAreAllThereAre(t *testing.T) {
+	want := expected(t)
+	for _, order := range []string{"file", "observed"} {
+		cfg := config(t, "f7late")
+		cfg.Order = order
+		flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", "1"))
+		if got := digestOf(t, cfg.Out); (got.Count == want["f7late"].Count) != (order == "observed") {
+			t.Errorf("order %s: %d late flights", order, got.Count)
+		}
+	}
+	cfg := config(t, "f7")
+	cfg.Order = "sideways"
+	if err := flowtest.Try(t, cfg, build); err == nil || !strings.Contains(err.Error(), "neither file nor observed") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -17,6 +17,7 @@ type Config struct {
 	Airports string `flag:"airports" default:"examples/flights/data/airports.csv.gz" help:"CSV file of airports (f6)"`
 	Out      string `flag:"out" default:"flights-out" help:"directory of the part files, one row per line"`
 	Rate     int    `flag:"rate" default:"0" help:"records per second of every reading subtask; 0: full speed"`
+	Order    string `flag:"order" default:"file" help:"observed: the records of f7, f7b, f7late come in the order of time + delay"`
 	Cut      string `flag:"cut" default:"2001-01-08" help:"day that divides history and stream (f5); 2001-04-01 for the full data"`
 	Half     int64  `flag:"half" default:"100000" help:"row that begins the second half (f8, f8x); 1500000 for the full data"`
 }
@@ -50,10 +51,15 @@ var queries = map[string]func(p *flow.Pipeline, cfg *Config) error{
 	"f1":  perOrigin,
 	"f2":  hourly,
 	"f3":  busiest,
+	"f4":  routeSessions,
 	"f5":  unusual,
 	"f6":  perState,
+	"f7":  observedHourly,
+	"f7b": boundedHourly,
 	"f8":  halves,
 	"f8x": halvesOfRoutes,
+
+	"f7late": lateFlights,
 }
 
 func build(p *flow.Pipeline, cfg *Config) error {

@@ -37,11 +37,11 @@ func expected(cfg *Config) (visits, late []string) {
 		mark = to
 		for user, list := range byUser {
 			for _, v := range list {
-				if v.waits && v.End-1 <= mark {
+				if v.waits && v.End <= mark {
 					fire(v)
 				}
 			}
-			byUser[user] = slices.DeleteFunc(list, func(v *open) bool { return v.End-1 <= mark.Add(-cfg.Lateness) })
+			byUser[user] = slices.DeleteFunc(list, func(v *open) bool { return v.End <= mark.Add(-cfg.Lateness) })
 		}
 	}
 	for i := range cfg.Views {
@@ -60,13 +60,13 @@ func expected(cfg *Config) (visits, late []string) {
 			merged.Start, merged.End = min(merged.Start, v.Start), max(merged.End, v.End)
 			merged.Pages, merged.fired = append(merged.Pages, v.Pages...), max(merged.fired, v.fired)
 		}
-		if mark > flow.MinTime && merged.End-1 <= mark.Add(-cfg.Lateness) {
+		if mark > flow.MinTime && merged.End <= mark.Add(-cfg.Lateness) {
 			late = append(late, string(viewRow(nil, view)))
 			continue
 		}
 		merged.Pages = append(merged.Pages, view.Page)
 		byUser[view.User] = append(rest, merged)
-		if merged.End-1 <= mark {
+		if merged.End <= mark {
 			fire(merged)
 		}
 		if at > most {

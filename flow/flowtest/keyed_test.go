@@ -91,7 +91,7 @@ func TestAHarnessShowsStateTimersAndOutputs(t *testing.T) {
 	h := flowtest.Keyed(t, byUser, newMemory)
 	h.Push(click{"a", 3}, 100)
 	h.Push(click{"a", 9}, 101)
-	h.Push(click{"b", 1}, 102)
+	h.Push(click{"b", 1}, 103)
 	if v, ok := h.Value[int64]("a", "last"); v != 9 || !ok {
 		t.Errorf("last %d %v", v, ok)
 	}
@@ -115,9 +115,9 @@ func TestAHarnessShowsStateTimersAndOutputs(t *testing.T) {
 	if got := h.Out(); !slices.Equal(got, []string{"a each", "b each", "a each"}) {
 		t.Errorf("at 110: %q", got)
 	}
-	h.Watermark(112)
-	if got := h.Stamped(); len(got) != 2 || got[0].Value != "a idle" || got[0].Time != 111 || got[1].Time != 112 {
-		t.Errorf("at 112: %v", got)
+	h.Watermark(113)
+	if got := h.Stamped(); len(got) != 2 || got[0].Value != "a idle" || got[0].Time != 111 || got[1].Value != "b idle" || got[1].Time != 113 {
+		t.Errorf("at 113: %v", got)
 	}
 }
 

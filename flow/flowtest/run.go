@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluiceio/sluice/flow"
 	"github.com/sluiceio/sluice/flow/launch"
@@ -29,6 +30,12 @@ func Cores(n int) Option {
 // Setting sets the engine, like --sluice.KEY=VALUE.
 func Setting(key, value string) Option {
 	return option(func(_ *flow.Pipeline, e *launch.Embedding) { e.Settings[key] = value })
+}
+
+// Clock is what operators see as the clock of the machine: windows by processing time, lives of states, Ctx.Now. now is called
+// by several goroutines at once. Timers by the clock still need real time to pass.
+func Clock(now func() time.Time) Option {
+	return option(func(_ *flow.Pipeline, e *launch.Embedding) { e.Now = now })
 }
 
 // Source makes From(id, …) read these records, in one split. The options that the job gives to From hold.

@@ -97,7 +97,7 @@ func (d *driver) start(ctx context.Context, memory setting.Memory) error {
 	if err != nil {
 		return err
 	}
-	c := task.Config{Program: d.prog, Job: d.job, Worker: workerID, Network: network, Log: d.e.Log, Host: d.inbox}
+	c := task.Config{Program: d.prog, Job: d.job, Worker: workerID, Network: network, Log: d.e.Log, Host: d.inbox, Now: d.e.Now}
 	if d.disk != nil {
 		c.Spill = d.disk.spill
 		c.Results, err = stored.NewExchange(stored.Config{Store: d.disk.store, Memory: network.Account(), Log: d.e.Log})

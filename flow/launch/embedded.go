@@ -88,6 +88,8 @@ type Embedding struct {
 	Log      hclog.Logger
 	// Slots is the number of cores to plan for; 0: all of them.
 	Slots int
+	// Now is the clock that operators see; nil: that of the machine.
+	Now func() time.Time
 	// Cancel asks for an orderly end; nil: only the context can. A second value gives up waiting for it.
 	Cancel <-chan os.Signal
 }

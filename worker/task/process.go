@@ -54,8 +54,10 @@ type Config struct {
 	// State is the memory of keyed state and where it goes with what exceeds it. The host runs the overflow, for longer than
 	// the Process.
 	State StateMemory
-	Log   hclog.Logger // nil: none
-	Host  Host
+	// Now is the clock that operators see; nil: that of the machine.
+	Now  func() time.Time
+	Log  hclog.Logger // nil: none
+	Host Host
 	// StopTimeout is how long an attempt may take to stop before Host.Failed; DefaultStopTimeout if zero.
 	StopTimeout time.Duration
 }
@@ -121,6 +123,9 @@ func NewProcess(cfg Config) (*Process, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = DefaultStopTimeout

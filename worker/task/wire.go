@@ -295,7 +295,7 @@ func (w *wiring) runtime(op int32) *Runtime {
 		Watermark:      element.MinTime,
 		Ctx:            w.ctx,
 		Task:           w.task(id, w.log.With("operator", id)),
-		Now:            time.Now,
+		Now:            w.proc.cfg.Now,
 		MaxParallelism: w.layout.KeyGroups,
 		KeyGroups:      KeyGroups{First: first, End: end},
 		State:          w.proc.cfg.State,

@@ -38,6 +38,9 @@ type frame[K comparable, In any] struct {
 	late  task.Push[In] // nil: late records are dropped
 	hash  func(K) uint64
 	clock *progress.Clock
+	// touch is by how much the last instant that decides about a window lies behind the last one inside: 1 for sessions, which a
+	// record at their very end still prolongs.
+	touch element.Time
 	// swept is the time up to which windows have fired.
 	swept element.Time
 	// due is a time before which no window fires or ends.
@@ -84,9 +87,12 @@ func (f *frame[K, In]) horizon() element.Time {
 	return f.swept
 }
 
+// last is the last instant that decides about a window, and the time of its results: the watermark has to reach it.
+func (f *frame[K, In]) last(w window.Window) element.Time { return w.Last() + f.touch }
+
 // overAt is when a window takes no record any more: its end and the allowed lateness have passed.
 func (f *frame[K, In]) overAt(w window.Window) element.Time {
-	if at := w.Last() + f.lateness; at >= w.Last() {
+	if at := f.last(w) + f.lateness; at >= w.Last() {
 		return at
 	}
 	return element.MaxTime // beyond the end of time
@@ -129,10 +135,10 @@ func (f *frame[K, In]) watermark(t element.Time, sweep func(element.Time) error)
 	return f.sweepTo(t, sweep)
 }
 
-// tick calls sweep for the windows that end by the clock.
-func (f *frame[K, In]) tick(now time.Time, sweep func(element.Time) error) error {
+// tick calls sweep for the windows that end by the clock of the operator, which tests may set.
+func (f *frame[K, In]) tick(_ time.Time, sweep func(element.Time) error) error {
 	f.wake = element.MaxTime
-	if err := f.sweepTo(element.At(now)-1, sweep); err != nil {
+	if err := f.sweepTo(element.At(f.rt.Now())-1, sweep); err != nil {
 		return err
 	}
 	if f.due < element.MaxTime {

@@ -28,7 +28,8 @@ func Aggregated[K comparable, In, Acc, Out any](w Windows, t Trigger[K, In], a A
 		if err != nil {
 			return nil, nil, err
 		}
-		o.windows, o.trigger, o.merge, o.fresh = w, t, a.Merge, a.New
+		o.let(w, t)
+		o.merge, o.fresh = a.Merge, a.New
 		o.take = func(e *Entry[Acc], v In) { a.Add(&e.Acc, v) }
 		o.result = func(f Firing, e *Entry[Acc]) error {
 			out(a.Result(o.dir.Key(), f, &e.Acc))
@@ -50,7 +51,7 @@ func Gathered[K comparable, In, Out any](w Windows, t Trigger[K, In], g Gatherin
 		if o.records, err = state.MapOf[Place, In](o.dir, "records"); err != nil {
 			return nil, nil, err
 		}
-		o.windows, o.trigger = w, t
+		o.let(w, t)
 		o.take = func(e *Entry[struct{}], v In) {
 			o.records.Put(Place{e.ID, e.Count}, v)
 			e.Count++
@@ -135,6 +136,14 @@ func newKeyed[K comparable, In, Acc, Out any](rt *task.Runtime, r rules[K, In]) 
 	}
 	o.proc, err = o.timers.Proc("clock", o.onClock)
 	return o, err
+}
+
+// let sets which windows there are, and when they fire.
+func (o *keyed[K, In, Acc, Out]) let(w Windows, t Trigger[K, In]) {
+	o.windows, o.trigger = w, t
+	if w.Session != nil {
+		o.touch = 1
+	}
 }
 
 func (o *keyed[K, In, Acc, Out]) push(v In) {
@@ -278,7 +287,7 @@ func (o *keyed[K, In, Acc, Out]) each(id element.Time, n int64) iter.Seq[In] {
 
 // ask is what the trigger is called with.
 func (o *keyed[K, In, Acc, Out]) ask(e *Entry[Acc]) (*TriggerCtx, Win[K]) {
-	o.ctx.event, o.ctx.clock, o.ctx.note = e.Event, e.Clock, e.Note
+	o.ctx.event, o.ctx.clock, o.ctx.note, o.ctx.last = e.Event, e.Clock, e.Note, o.last(e.window())
 	return &o.ctx, Win[K]{o.dir.Key(), e.window(), int(e.Fired)}
 }
 
@@ -291,7 +300,7 @@ func (o *keyed[K, In, Acc, Out]) obey(e *Entry[Acc], act Fire) error {
 		e.Fired++
 		at := o.rt.At
 		if e.End != element.MaxTime {
-			o.rt.At = f.Last()
+			o.rt.At = o.last(f.Window)
 		}
 		err = o.result(f, e)
 		o.rt.At = at
@@ -321,7 +330,7 @@ func (o *keyed[K, In, Acc, Out]) over(w window.Window) element.Time {
 	case w.End == element.MaxTime:
 		return never
 	case o.timing == ByClock:
-		return w.End
+		return o.last(w) + 1
 	}
 	return o.overAt(w)
 }
@@ -445,9 +454,9 @@ func (o *keyed[K, In, Acc, Out]) OnWatermark(t element.Time) error {
 }
 
 // OnTime does what is due by the clock.
-func (o *keyed[K, In, Acc, Out]) OnTime(now time.Time) error {
+func (o *keyed[K, In, Acc, Out]) OnTime(time.Time) error {
 	o.wake = element.MaxTime
-	t := element.At(now)
+	t := element.At(o.rt.Now())
 	if err := o.timers.AdvanceProc(t, o.rt.Stopped); err != nil {
 		return err
 	}

@@ -21,13 +21,13 @@ func sessionModel(spec win.Session, lateness element.Time, items []item) (all []
 	}
 	var sessions []open
 	wm := element.MinTime
-	over := func(w win.Window) bool { return w.Last()+lateness <= wm }
+	over := func(w win.Window) bool { return w.End+lateness <= wm }
 	for _, it := range append(items, item{At: element.MaxTime - 1, Watermark: true}) {
 		if it.Watermark {
 			var now []refired
 			wm = it.At
 			for i := range sessions {
-				if s := &sessions[i]; s.waits && s.Win.Last() <= wm {
+				if s := &sessions[i]; s.waits && s.Win.End <= wm {
 					now = append(now, refired{s.Key, s.Win, s.fired, s.Sum})
 					s.waits = false
 					s.fired++
@@ -52,7 +52,7 @@ func sessionModel(spec win.Session, lateness element.Time, items []item) (all []
 			late++
 			continue
 		}
-		if merged.Win.Last() <= wm {
+		if merged.Win.End <= wm {
 			all = append(all, refired{merged.Key, merged.Win, merged.fired, merged.Sum})
 			merged.waits = false
 			merged.fired++

@@ -495,8 +495,3 @@ func (o *sliding[K, In, Acc, Out]) OnRestored() error {
 	}
 	return o.rt.TableErr()
 }
-
-var (
-	_ task.Waker    = (*sliding[int, int, int, int])(nil)
-	_ task.Restorer = (*sliding[int, int, int, int])(nil)
-)

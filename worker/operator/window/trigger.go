@@ -42,6 +42,7 @@ type Trigger[K comparable, In any] struct {
 type TriggerCtx struct {
 	event, clock element.Time // deadlines; never: there is none
 	note         int64
+	last         element.Time // instant that decides about the window
 	now          element.Time // that the windows of the key have come to
 	time         func() element.Time
 }
@@ -76,11 +77,11 @@ func (c *TriggerCtx) SetNote(n int64) { c.note = n }
 // AtEnd fires a window at its end, and again for each late record that is allowed.
 func AtEnd[K comparable, In any](by Timing) Trigger[K, In] {
 	return Trigger[K, In]{
-		OnElement: func(c *TriggerCtx, w Win[K], _ In) Fire {
-			if w.Last() <= c.now {
+		OnElement: func(c *TriggerCtx, _ Win[K], _ In) Fire {
+			if c.last <= c.now {
 				return FireNow
 			}
-			c.awaitEnd(by, w.Window)
+			c.awaitEnd(by)
 			return Continue
 		},
 		OnEvent: func(*TriggerCtx, Win[K], element.Time) Fire { return FireNow },
@@ -89,12 +90,12 @@ func AtEnd[K comparable, In any](by Timing) Trigger[K, In] {
 	}
 }
 
-// awaitEnd sets the deadline at the end of w.
-func (c *TriggerCtx) awaitEnd(by Timing, w window.Window) {
+// awaitEnd sets the deadline at the end of the window.
+func (c *TriggerCtx) awaitEnd(by Timing) {
 	if by == ByEvent {
-		c.SetEventTimer(w.Last())
+		c.SetEventTimer(c.last)
 	} else {
-		c.SetProcTimer(w.End)
+		c.SetProcTimer(c.last + 1)
 	}
 }
 
@@ -114,7 +115,7 @@ func Early[K comparable, In any](by Timing, period time.Duration) Trigger[K, In]
 		}
 		c.note = news
 		if by == ByClock {
-			due = min(due, w.End)
+			due = min(due, c.last+1)
 		}
 		c.SetProcTimer(due)
 		return Continue
@@ -128,8 +129,8 @@ func Early[K comparable, In any](by Timing, period time.Duration) Trigger[K, In]
 		},
 		OnClock: func(c *TriggerCtx, w Win[K], at element.Time) Fire {
 			c.note = 0
-			if by == ByClock && at < w.End {
-				c.awaitEnd(by, w.Window)
+			if by == ByClock && at <= c.last {
+				c.awaitEnd(by)
 			}
 			return FireNow
 		},
