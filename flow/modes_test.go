@@ -235,7 +235,7 @@ func TestASecondRunIntoTheSameOutputFails(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	code, _, stderr := call(write(3))
-	if code != launch.ExitFailed || !strings.Contains(stderr, "error E054: open: output directory "+dir+" holds output of another run") {
+	if code != launch.ExitFailed || !strings.Contains(stderr, "error E054: open: output directory "+dir+" holds the output of an earlier run") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "part-*"))
