@@ -272,7 +272,7 @@ func TestFailedCallsAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := map[int]int{}
 		broken := errors.New("not now")
-		spec := async.Spec[int, string]{Retries: 2, Backoff: 10 * time.Millisecond, InFlight: 1, Call: func(_ context.Context, v int) (string, error) {
+		spec := async.Spec[int, string]{OnError: task.ErrorPolicy{Retries: 2, Backoff: 10 * time.Millisecond}, InFlight: 1, Call: func(_ context.Context, v int) (string, error) {
 			if tries[v]++; tries[v] <= v {
 				return "", broken
 			}
@@ -295,7 +295,7 @@ func TestFailedCallsAreTriedAgain(t *testing.T) {
 func TestAFatalErrorIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		r := newRig(t.Context(), t, async.Spec[int, string]{Retries: 5, Backoff: time.Millisecond, Call: func(context.Context, int) (string, error) {
+		r := newRig(t.Context(), t, async.Spec[int, string]{OnError: task.ErrorPolicy{Retries: 5, Backoff: time.Millisecond}, Call: func(context.Context, int) (string, error) {
 			tries++
 			return "", connector.Fatal(errors.New("gone for good"))
 		}})
@@ -323,7 +323,6 @@ func TestAPanicHasItsStackAndIsNoEndOfTheProcess(t *testing.T) {
 func TestACallThatIgnoresItsTimeKeepsItsPlaceUntilItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		var skipped []int
 		spec := async.Spec[int, string]{
 			InFlight: 2, Timeout: 10 * time.Millisecond,
 			Call: func(ctx context.Context, v int) (string, error) {
@@ -333,9 +332,7 @@ func TestACallThatIgnoresItsTimeKeepsItsPlaceUntilItReturns(t *testing.T) {
 				}
 				return slowly(ctx, v)
 			},
-			Failed: func(*task.Runtime) async.Failed[int] {
-				return func(v int, err error, _ string) { skipped = append(skipped, v) }
-			},
+			OnError: task.ErrorPolicy{Action: task.SkipOnError},
 		}
 		r := newRig(t.Context(), t, spec)
 		defer r.close()
@@ -343,8 +340,8 @@ func TestACallThatIgnoresItsTimeKeepsItsPlaceUntilItReturns(t *testing.T) {
 		r.record(3)
 		r.pass(12 * time.Millisecond)
 		r.want("r3@3")
-		if room := r.op.(task.Limiter).Room(); !slices.Equal(skipped, []int{1}) || room != 1 {
-			t.Errorf("given up %v, room for %d", skipped, room)
+		if room, skipped := r.op.(task.Limiter).Room(), r.rt.Totals().Skipped; skipped != 1 || room != 1 {
+			t.Errorf("given up %d, room for %d", skipped, room)
 		}
 		close(release)
 		r.pass(2 * time.Millisecond)
@@ -360,8 +357,8 @@ func TestCallsThatNeverReturnFailTheAttemptInsteadOfStallingIt(t *testing.T) {
 		release := make(chan struct{})
 		spec := async.Spec[int, string]{
 			InFlight: 2, Timeout: 10 * time.Millisecond,
-			Call:   func(context.Context, int) (string, error) { <-release; return "", nil },
-			Failed: func(*task.Runtime) async.Failed[int] { return func(int, error, string) {} },
+			Call:    func(context.Context, int) (string, error) { <-release; return "", nil },
+			OnError: task.ErrorPolicy{Action: task.SkipOnError},
 		}
 		r := newRig(t.Context(), t, spec)
 		defer r.close()

@@ -9,7 +9,6 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/worker/operator/stateless"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/state/unkeyed"
 	"github.com/sluiceio/sluice/worker/task"
@@ -139,12 +138,12 @@ func Process[In, Out any](open func(*Setup[Out]) (func(*Ctx[Out], In) error, err
 		if err := s.started(rt.Task); err != nil {
 			return nil, op, err
 		}
-		failed := stateless.OnError(rt, o.OnError)
+		failed, err := task.NewFailed[In](rt, o.policy())
 		return func(v In) {
 			if err := f(c, v); err != nil {
-				failed(err)
+				failed(v, err, rt.Position())
 			}
-		}, op, nil
+		}, op, err
 	}
 }
 
