@@ -181,7 +181,7 @@ func TestBroadcastStateWithoutABroadcastIsAFaultOfThePlan(t *testing.T) {
 		p.Of("in", 1).KeyBy(self).Process(func() ruleless { return ruleless{} }).To("out", drop[int]())
 		return nil
 	})
-	if plan, ok := errors.AsType[*flow.PlanError](err); !ok || !plan.Has("E047") || !strings.Contains(err.Error(), "ConnectBroadcast") {
+	if plan, ok := errors.AsType[*flow.PlanError](err); !ok || !plan.Has("E145") || !strings.Contains(err.Error(), "ConnectBroadcast") {
 		t.Errorf("error %v", err)
 	}
 }

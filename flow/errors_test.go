@@ -272,7 +272,7 @@ func TestEveryFaultHasCodePlaceAndFix(t *testing.T) {
 				t.Errorf("%d faults, want one:\n%v", len(plan.Diagnostics), err)
 			}
 			d := plan.Diagnostics[0]
-			if f.code != "" && d.Code != f.code || !strings.HasPrefix(d.Code, "E0") {
+			if f.code != "" && d.Code != f.code || !strings.HasPrefix(d.Code, "E") {
 				t.Errorf("code is %s, want %s: %v", d.Code, f.code, err)
 			}
 			if !strings.Contains(d.Where, "errors_test.go:") {

@@ -99,7 +99,7 @@ func (p *Pipeline) describeStates(n *node, states func(*codec.Registry) ([]proce
 func (p *Pipeline) openFault(n *node, err error) {
 	if wrong, ok := errors.AsType[*state.Error](err); ok {
 		message := fmt.Sprintf("state %q of %s: %v", wrong.State, n.op.Id, wrong.Err)
-		p.fault(wrong.Code, n.op.Location, message, "give each state and timer of an operator a name of its own, one type and a time to live that is positive")
+		p.fault(wrong.Code, n.op.Location, message, "give each state and timer of an operator a name of its own, one type a time to live that is positive, and broadcast states to the processor of a ConnectBroadcast alone")
 		return
 	}
 	p.fault("E047", n.op.Location, fmt.Sprintf("Open of %s returned an error while the plan was made: %v", n.op.Id, err),

@@ -105,33 +105,6 @@ func bidderSessions(gap time.Duration) func(*streams) {
 	}
 }
 
-// newcomer is what a window has of a person: the person, and whether an auction was opened.
-type newcomer struct {
-	Created bool
-	Sells   bool
-	Name    string
-}
-
-// newSellers (q8): in each window of 10 s the persons who were created in it and opened an auction in it.
-func newSellers(s *streams) {
-	type event struct {
-		Person int64
-		newcomer
-	}
-	created := s.leanPersons().Map(func(p nexmark.Person) event { return event{p.ID, newcomer{Created: true, Name: p.Name}} }).ID("created")
-	sells := s.leanAuctions().Map(func(a nexmark.Auction) event { return event{a.Seller, newcomer{Sells: true}} }).ID("sells")
-	both := func(a, b newcomer) newcomer {
-		return newcomer{a.Created || b.Created, a.Sells || b.Sells, a.Name + b.Name} // a person is created once
-	}
-	write(s, created.Union(sells).ID("events").KeyBy(func(e event) int64 { return e.Person }).
-		Window(flow.Tumbling(10*time.Second)).
-		Fold(func() newcomer { return newcomer{} }, func(n newcomer, e event) newcomer { return both(n, e.newcomer) }, both).ID("newcomers").
-		Filter(func(w flow.Windowed[int64, newcomer]) bool { return w.Value.Created && w.Value.Sells }).ID("sellers"),
-		func(r row, w flow.Windowed[int64, newcomer]) row {
-			return r.num(w.Key).text(w.Value.Name).time(w.Window.Start)
-		})
-}
-
 // bidderMinutes (q12) counts the bids of a bidder in each window of 10 s by the clock of the machine: bidder|start|end|count.
 func bidderMinutes(s *streams) {
 	write(s, s.leanBids().KeyBy(func(b nexmark.Bid) int64 { return b.Bidder }).
