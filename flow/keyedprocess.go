@@ -115,6 +115,9 @@ func (s *Setup[K, Out]) set() *process.KeySetup[K, Out] { return (*process.KeySe
 // OnStart adds f, called before the first record of an attempt, to open resources.
 func (s *Setup[K, Out]) OnStart(f func(*Task) error) { s.set().OnStart(f) }
 
+// Counter declares a number that the operator counts and that the status of the job shows. It begins at zero in every attempt.
+func (s *Setup[K, Out]) Counter(name string) *Counter { return s.set().Counter(name) }
+
 // OnEnd adds f, called once per key with state, when all bounded inputs have ended. What it emits has the time MaxTime.
 func (s *Setup[K, Out]) OnEnd(f func(*Ctx[K, Out]) error) {
 	s.set().OnEnd(func(c *process.KeyCtx[K, Out]) error { return f((*Ctx[K, Out])(c)) })

@@ -85,6 +85,9 @@ func (s UnionList[V]) Own() iter.Seq[V] { return s.l.Own() }
 // Clear removes the elements of this subtask.
 func (s UnionList[V]) Clear() { s.l.Clear() }
 
+// Counter declares a number that the operator counts and that the status of the job shows. It begins at zero in every attempt.
+func (s *OpSetup[Out]) Counter(name string) *Counter { return (*process.Setup[Out])(s).Counter(name) }
+
 // OnStart adds f, called before the first record of an attempt, to open resources.
 func (s *OpSetup[Out]) OnStart(f func(*Task) error) { (*process.Setup[Out])(s).OnStart(f) }
 

@@ -51,6 +51,8 @@ type (
 	Cursor = chain.Cursor
 	// Counters are what only operators can count.
 	Counters = chain.Counters
+	// Count is a number that user code counts.
+	Count = chain.Count
 	// Batch is what a batch operator works with beyond its state.
 	Batch = chain.Batch
 	// KeyGroups is a range of key groups.

@@ -154,6 +154,30 @@ func TestUnorderedResultsDoNotPassAWatermark(t *testing.T) {
 	})
 }
 
+// An idle input takes nothing back of what it has promised.
+func TestIdlenessDoesNotReplaceTheWatermarkInFrontOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t.Context(), t, async.Spec[int, string]{Call: slowly})
+		defer r.close()
+		idle := func() {
+			if err := r.op.(task.Relay).OnEvent(element.Event{Kind: element.Idle}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.record(10)
+		r.watermark(10)
+		idle()
+		idle()
+		r.pass(15 * time.Millisecond)
+		r.want("r10@10", "event 1 10", "event 2 0")
+		r.record(20)
+		idle()
+		r.watermark(20)
+		r.pass(25 * time.Millisecond)
+		r.want("r20@20", "event 1 20")
+	})
+}
+
 // TestResultsAreThoseOfAPlainLoop compares random programs with what calling one record after the other would give: exactly
 // when ordered, as sets between watermarks when not; also with a snapshot and a restore in the middle.
 func TestResultsAreThoseOfAPlainLoop(t *testing.T) {

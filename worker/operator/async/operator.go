@@ -103,11 +103,11 @@ func (o *operator[In, Out]) OnNotify() error { return o.settle() }
 // OnTime implements task.Waker.
 func (o *operator[In, Out]) OnTime(now time.Time) error { return o.expire(now) }
 
-// OnEvent implements task.Relay. Of events that follow each other the last one says it all.
+// OnEvent implements task.Relay. A watermark says what the events directly in front of it say, and more.
 func (o *operator[In, Out]) OnEvent(ev event.Event) error {
 	if n := len(o.queue); n == 0 {
 		return o.rt.Pass(ev)
-	} else if last := o.queue[n-1]; last.phase == control {
+	} else if last := o.queue[n-1]; last.phase == control && (ev.Kind == event.Watermark || last.event.Kind == ev.Kind) {
 		last.event = ev
 		return nil
 	}

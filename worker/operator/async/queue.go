@@ -255,5 +255,5 @@ func (o *operator[In, Out]) release(e *entry[In, Out]) error {
 		o.rt.At = e.At
 		o.out(e.result)
 	}
-	return o.rt.Err()
+	return o.rt.Stopped()
 }

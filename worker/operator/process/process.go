@@ -77,6 +77,9 @@ func (s *Setup[Out]) Union[V any](name string) *unkeyed.Union[V] {
 	return l
 }
 
+// Counter declares a counter of the operator, which is shown with the status of the job.
+func (s *Setup[Out]) Counter(name string) *task.Count { return s.count(s.rt, name) }
+
 // OnStart adds f, called before the first record of an attempt.
 func (s *Setup[Out]) OnStart(f startFunc) { s.start = append(s.start, f) }
 

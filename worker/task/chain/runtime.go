@@ -25,6 +25,7 @@ type Cursor struct {
 	watermark element.Time // the last one that entered the chain
 	skipped   int64
 	letters   int64
+	counts    []*Count
 	fault     *fault.Fault
 	where     func() string // position of the record in flight; nil: unknown
 	alarm     func(time.Time)
