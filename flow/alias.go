@@ -3,6 +3,7 @@ package flow
 import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/task"
 )
 
 // The contracts of connectors, so that jobs need not import package connector to use or to write one.
@@ -27,6 +28,8 @@ type (
 	Split = connector.Split
 	// Task is what a running attempt knows about itself.
 	Task = connector.Task
+	// Counter is what the code of an operator counts, by Inc. It belongs to the calls of its subtask.
+	Counter = task.Count
 	// Guarantee is what a sink promises.
 	Guarantee = connector.Guarantee
 )

@@ -30,8 +30,7 @@ func Timeout(d time.Duration) AsyncOption { return func(o *asyncOptions) { o.tim
 // Unordered lets results overtake each other between two watermarks. No result passes a watermark.
 func Unordered() AsyncOption { return func(o *asyncOptions) { o.unordered = true } }
 
-// AsyncRetry tries a record that fails n more times, resting for backoff first and for twice as long before each further
-// time. What is marked by Fatal is not tried again.
+// AsyncRetry is OnError(Retry(n, backoff, …)) without saying what comes then. What is marked by Fatal is not tried again.
 func AsyncRetry(n int, backoff time.Duration) AsyncOption {
 	return func(o *asyncOptions) { o.retries, o.backoff = n, backoff }
 }
@@ -43,8 +42,8 @@ const maxInFlight = 10_000
 // have the times of their records, and come in the order of the records unless Unordered is given.
 //
 // f is shared by all calls of a process. Its context ends when Timeout is over or the attempt has to stop; the result of a
-// call that ignores it is dropped, and its place among the calls stays taken until it returns. A record that fails for good
-// fails the attempt, or is dropped with OnError(Skip). While InFlight records are under way no input is read.
+// call that ignores it is dropped, and its place among the calls stays taken until it returns. OnError decides about a record
+// that fails for good. While InFlight records are under way no input is read.
 //
 // Records under way are part of a snapshot, which does not wait for them: after a restore they are called again.
 func (s Stream[T]) AsyncMap[U any](f func(context.Context, T) (U, error), opts ...AsyncOption) Stream[U] {
@@ -57,14 +56,13 @@ func (s Stream[T]) AsyncMap[U any](f func(context.Context, T) (U, error), opts .
 			fmt.Sprintf("use 1 to %d records, a timeout above zero, and no negative numbers", maxInFlight))
 	}
 	u, n := unary[T, U](s, "async", func(n *node) task.Stage {
-		spec := async.Spec[T, U]{
-			Call: f, InFlight: o.inFlight, Timeout: o.timeout, Unordered: o.unordered, Retries: o.retries, Backoff: o.backoff,
-			Registry: s.p.registry,
+		pol := n.policyOf(s.p)
+		if pol.Retries == 0 {
+			pol.Retries, pol.Backoff = o.retries, o.backoff
 		}
-		if n.policyOf() == task.SkipOnError {
-			spec.Failed = async.Skip[T]
-		}
-		return spec.Stage()
+		return async.Spec[T, U]{
+			Call: f, InFlight: o.inFlight, Timeout: o.timeout, Unordered: o.unordered, OnError: pol, Registry: s.p.registry,
+		}.Stage()
 	})
 	n.op.Stateful, n.policy, n.op.Unordered = true, true, o.unordered
 	n.op.Detail = fmt.Sprintf("%d in flight, timeout %v", o.inFlight, o.timeout)

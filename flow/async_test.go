@@ -62,13 +62,14 @@ func TestOrderedCallsKeepTheOrder(t *testing.T) {
 
 func TestAsyncFailuresNameTheRecord(t *testing.T) {
 	var calls atomic.Int64
-	build := func(policy flow.ErrorPolicy) func(*flow.Pipeline, *flow.NoConfig) error {
+	refuse := func(int) error { return errors.New("unlucky") }
+	build := func(policy flow.ErrorPolicy, fails func(v int) error) func(*flow.Pipeline, *flow.NoConfig) error {
 		return func(p *flow.Pipeline, _ *flow.NoConfig) error {
 			p.Of("numbers", numbers(20)...).
 				AsyncMap(func(_ context.Context, v int) (int, error) {
 					calls.Add(1)
 					if v == 13 {
-						panic("unlucky")
+						return 0, fails(v)
 					}
 					return v, nil
 				}, flow.AsyncRetry(1, time.Millisecond)).ID("ask").OnError(policy).
@@ -77,14 +78,21 @@ func TestAsyncFailuresNameTheRecord(t *testing.T) {
 		}
 	}
 	out := flowtest.Sink[int]("out")
-	flowtest.Run(t, &flow.NoConfig{}, build(flow.Skip), out)
+	flowtest.Run(t, &flow.NoConfig{}, build(flow.Skip, refuse), out)
 	if got := out.Values(); len(got) != 19 || calls.Load() != 21 {
 		t.Errorf("%d results of %d calls", len(got), calls.Load())
 	}
-	err := flowtest.Try(t, &flow.NoConfig{}, build(flow.Fail), flowtest.Sink[int]("out"), flowtest.Setting("restart", "none"))
+	err := flowtest.Try(t, &flow.NoConfig{}, build(flow.Fail, refuse), flowtest.Sink[int]("out"), flowtest.Setting("restart", "none"))
 	job, ok := errors.AsType[*flowtest.JobError](err)
-	if !ok || job.Operator != "ask" || !strings.Contains(job.Message, "unlucky") || !strings.Contains(job.Position, "13") || job.Stack == "" {
+	if !ok || job.Code != "E050" || job.Operator != "ask" || !strings.Contains(job.Message, "unlucky (try 2 of 2)") || !strings.Contains(job.Position, "13") {
 		t.Errorf("error %+v", err)
+	}
+	calls.Store(0) // a panic is no error of a record: it is neither tried again nor skipped
+	err = flowtest.Try(t, &flow.NoConfig{}, build(flow.Skip, func(int) error { panic("unlucky") }), flowtest.Sink[int]("out"), flowtest.Setting("restart", "none"))
+	job, ok = errors.AsType[*flowtest.JobError](err)
+	if !ok || job.Code != "E051" || job.Operator != "ask" || !strings.Contains(job.Message, "unlucky") || !strings.Contains(job.Position, "13") ||
+		!strings.Contains(job.Stack, "async_test.go") || calls.Load() > 20 {
+		t.Errorf("error %+v after %d calls", err, calls.Load())
 	}
 }
 

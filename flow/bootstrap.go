@@ -49,7 +49,7 @@ func (k KeyedStream[K, T]) Bootstrap[B, Out any, P BootstrapProcessor[K, B, T, O
 	n.op.Stateful, n.policy = true, true
 	spec := func() process.BootstrapSpec[K, B, T, Out] {
 		return process.BootstrapSpec[K, B, T, Out]{
-			InitKey: init.key, Key: k.key, Options: p.keyedOptions(n),
+			InitKey: init.key, Key: k.key, Options: p.processOptions(n),
 			Open: func(set *process.KeySetup[K, Out]) (process.BootstrapFuncs[K, B, T, Out], error) {
 				return opened[K, B, T, Out](set, factory())
 			},

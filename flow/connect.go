@@ -47,7 +47,7 @@ func (c Connected[K, A, B]) Process[Out any, P CoProcessor[K, A, B, Out]](factor
 		}, nil
 	}
 	out, n := paired[K, A, B, Out](c.a, c.b, "coprocess", func(n *node) (task.Stage, task.Stage) {
-		a, b := either.Stages(process.Keyed(either.Key(c.a.key, c.b.key), open, p.keyedOptions(n)))
+		a, b := either.Stages(process.Keyed(either.Key(c.a.key, c.b.key), open, p.processOptions(n)))
 		return a, b
 	})
 	n.policy = true
@@ -142,7 +142,7 @@ func (c BroadcastConnected[K, T, R]) Process[Out any, P BroadcastProcessor[K, T,
 	}
 	n.op.Stateful, n.policy = true, true
 	spec := func() process.BroadcastSpec[K, T, R, Out] {
-		return process.BroadcastSpec[K, T, R, Out]{Key: c.k.key, Open: open, Options: p.keyedOptions(n)}
+		return process.BroadcastSpec[K, T, R, Out]{Key: c.k.key, Open: open, Options: p.processOptions(n)}
 	}
 	n.inputs = []input{
 		c.k.input(func() task.Stage { st, _ := process.Broadcast(spec()); return st }),

@@ -14,7 +14,7 @@ func Distinct[T comparable](s Stream[T]) Stream[T] {
 		if n.op.Bounded {
 			return aggregate.Distinct(Self[T], s.p.registry)
 		}
-		return process.WithState(Self[T], process.Declared{Name: "seen"}, firstOnly[T], s.p.keyedOptions(n))
+		return process.WithState(Self[T], process.Declared{Name: "seen"}, firstOnly[T], s.p.processOptions(n))
 	})
 	n.op.OrderDependent = true // the time of the first record
 	if n.op.Bounded {

@@ -32,7 +32,7 @@ func (k KeyedStream[K, T]) Process[Out any, P KeyedProcessor[K, T, Out]](factory
 	}
 	p := k.s.p
 	out, n := keyedUnary[K, T, Out](k, "process", func(n *node) task.Stage {
-		return process.Keyed(k.key, open, p.keyedOptions(n))
+		return process.Keyed(k.key, open, p.processOptions(n))
 	})
 	n.policy = true
 	n.declare = append(n.declare, func(p *Pipeline) {
@@ -52,7 +52,7 @@ func (k KeyedStream[K, T]) MapWithState[S, U any](name string, f func(c *Cell[K,
 	d := process.Declared{Name: name, Life: lifeOf(opts)}
 	out, n := keyedUnary[K, T, U](k, "process", func(n *node) task.Stage {
 		call := func(c *process.Cell[K, S], v T, emit func(U)) error { return f((*Cell[K, S])(c), v, emit) }
-		return process.WithState(k.key, d, call, p.keyedOptions(n))
+		return process.WithState(k.key, d, call, p.processOptions(n))
 	})
 	n.policy = true
 	n.declare = append(n.declare, func(p *Pipeline) {
@@ -64,12 +64,6 @@ func (k KeyedStream[K, T]) MapWithState[S, U any](name string, f func(c *Cell[K,
 		})
 	})
 	return out
-}
-
-func (p *Pipeline) keyedOptions(n *node) process.Options {
-	o := n.processOptions()
-	o.Registry = p.registry
-	return o
 }
 
 // describe tells the graph which states n declares, and reports what is wrong with them. A wrong K has been reported.
@@ -120,6 +114,9 @@ func (s *Setup[K, Out]) set() *process.KeySetup[K, Out] { return (*process.KeySe
 
 // OnStart adds f, called before the first record of an attempt, to open resources.
 func (s *Setup[K, Out]) OnStart(f func(*Task) error) { s.set().OnStart(f) }
+
+// Counter declares a number that the operator counts and that the status of the job shows. It begins at zero in every attempt.
+func (s *Setup[K, Out]) Counter(name string) *Counter { return s.set().Counter(name) }
 
 // OnEnd adds f, called once per key with state, when all bounded inputs have ended. What it emits has the time MaxTime.
 func (s *Setup[K, Out]) OnEnd(f func(*Ctx[K, Out]) error) {

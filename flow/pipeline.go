@@ -7,6 +7,7 @@ import (
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/task"
+	"github.com/sluiceio/sluice/worker/task/reject"
 )
 
 // Mode says how exchanges are chosen that the job does not fix itself.
@@ -44,6 +45,7 @@ type Pipeline struct {
 	registry *codec.Registry
 	codecs   map[any]any // compiled *codec.Codec[T] by reflect.Type
 	replaced map[string]replacement
+	letters  func(all Stream[DeadLetter], more []Stream[DeadLetter]) // of DeadLetters; nil: not called
 }
 
 // node is an operator with its typed parts; its index in Pipeline.nodes is its index in the graph. The typed parts are
@@ -51,7 +53,7 @@ type Pipeline struct {
 type node struct {
 	index  int32
 	op     *jobpb.Operator
-	policy bool // OnError may skip
+	policy bool // there are errors for OnError
 	source func() task.SourceHead
 	inputs []input
 	// output compiles the codec of what the operator emits; nil for sinks.
@@ -163,11 +165,10 @@ func (p *Pipeline) add(kind string, in ...*jobpb.Input) *node {
 func (n *node) name(id string) { n.op.Id, n.op.GeneratedId = id, false }
 
 // policyOf is what the runtime does with the errors of n.
-func (n *node) policyOf() task.ErrorPolicy {
-	if ErrorPolicy(n.op.ErrorPolicy) == Skip {
-		return task.SkipOnError
-	}
-	return task.FailOnError
+func (n *node) policyOf(p *Pipeline) task.ErrorPolicy {
+	pol, _ := reject.Parse(n.op.ErrorPolicy) // OnError has looked at it
+	pol.Registry = p.registry
+	return pol
 }
 
 // derive makes n the producer of a stream of U.

@@ -29,7 +29,7 @@ func (s Stream[T]) Process[Out any, P Processor[T, Out]](factory func() P) Strea
 		return func(c *process.Ctx[Out], v T) error { return p.Process((*OpCtx[Out])(c), v) }, nil
 	}
 	p := s.p
-	out, n := unary[T, Out](s, "process", func(n *node) task.Stage { return process.Process(open, p.keyedOptions(n)) })
+	out, n := unary[T, Out](s, "process", func(n *node) task.Stage { return process.Process(open, p.processOptions(n)) })
 	n.policy = true
 	n.declare = append(n.declare, func(p *Pipeline) {
 		p.describeStates(n, func(r *codec.Registry) ([]process.State, error) {
@@ -84,6 +84,9 @@ func (s UnionList[V]) Own() iter.Seq[V] { return s.l.Own() }
 
 // Clear removes the elements of this subtask.
 func (s UnionList[V]) Clear() { s.l.Clear() }
+
+// Counter declares a number that the operator counts and that the status of the job shows. It begins at zero in every attempt.
+func (s *OpSetup[Out]) Counter(name string) *Counter { return (*process.Setup[Out])(s).Counter(name) }
 
 // OnStart adds f, called before the first record of an attempt, to open resources.
 func (s *OpSetup[Out]) OnStart(f func(*Task) error) { (*process.Setup[Out])(s).OnStart(f) }

@@ -65,8 +65,8 @@ func (n *node) side(name string) (s side, is bool) {
 }
 
 // processOptions are what the stage of a processor gets from its modifiers.
-func (n *node) processOptions() process.Options {
-	o := process.Options{OnError: n.policyOf()}
+func (p *Pipeline) processOptions(n *node) process.Options {
+	o := process.Options{OnError: n.policyOf(p), Registry: p.registry}
 	for _, s := range n.sides {
 		o.Sides = append(o.Sides, s.open)
 	}

@@ -17,7 +17,8 @@ func (s Stream[T]) To(id string, sink Sink[T]) SinkRef {
 	sink = replacedSink(s.p, id, where, sink)
 	n := s.p.add("sink", s.edge())
 	n.name(id)
-	n.inputs = []input{s.input(func() task.Stage { return task.NewSink(sink) })}
+	n.inputs = []input{s.input(func() task.Stage { return task.NewSinkWith(sink, n.policyOf(s.p)) })}
+	n.policy = true
 	n.op.Guarantee = guaranteeOf(sink.Guarantee())
 	n.op.Detail = detail(sink)
 	if c, ok := sink.(connector.CommittingSink); ok {
@@ -60,6 +61,15 @@ func (r SinkRef) Parallelism(n int) SinkRef {
 	r.p.parallelism(r.n, n)
 	return r
 }
+
+// OnError sets what becomes of a record that the sink does not take.
+func (r SinkRef) OnError(pol ErrorPolicy) SinkRef {
+	r.p.onError(r.n, pol)
+	return r
+}
+
+// DeadLetters are the records that the sink has not taken. It needs OnError(DeadLetters).
+func (r SinkRef) DeadLetters() Stream[DeadLetter] { return rejected(r.p, r.n) }
 
 // SlotGroup keeps operators of different groups out of each other's slots.
 func (r SinkRef) SlotGroup(name string) SinkRef {

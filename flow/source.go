@@ -30,7 +30,7 @@ func (p *Pipeline) From[T any](id string, src Source[T], opts ...SourceOption[T]
 	n.op.Bounded, n.op.Stateful, n.policy = src.Bounded(), true, true
 	n.op.Detail = detail(src)
 	n.source = func() task.SourceHead {
-		o.task.OnError = n.policyOf()
+		o.task.OnError = n.policyOf(p)
 		return task.NewSource(src, o.task)
 	}
 	return derive[T](p, n)

@@ -7,6 +7,7 @@ import (
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/operator/stateless"
 	"github.com/sluiceio/sluice/worker/task"
+	"github.com/sluiceio/sluice/worker/task/reject"
 )
 
 // AllSlots as a parallelism means every slot that the job can get.
@@ -50,8 +51,8 @@ func (s Stream[T]) Parallelism(n int) Stream[T] {
 	return s
 }
 
-// OnError sets what a failing record does to the operator that produced s. Skip is for operators whose function returns an
-// error, and for sources, which skip what they cannot decode.
+// OnError sets what a failing record does to the operator that produced s: Skip, DeadLetters and Retry are for operators whose
+// function returns an error, and for sources, which skip what they cannot decode.
 func (s Stream[T]) OnError(pol ErrorPolicy) Stream[T] {
 	if s.modifies("OnError") {
 		s.p.onError(s.n, pol)
@@ -87,12 +88,16 @@ func (p *Pipeline) parallelism(n *node, parallelism int) {
 }
 
 func (p *Pipeline) onError(n *node, pol ErrorPolicy) {
+	parsed, err := reject.Parse(string(pol))
 	switch {
-	case pol != Fail && pol != Skip:
-		p.fault("E015", caller(), fmt.Sprintf("%s has the unknown error policy %q", n.op.Id, pol), "use flow.Fail or flow.Skip")
-	case pol == Skip && !n.policy:
+	case err != nil:
+		p.fault("E015", caller(), fmt.Sprintf("OnError of %s: %v", n.op.Id, err), "use flow.Fail, flow.Skip, flow.DeadLetters or flow.Retry")
+	case pol != Fail && !n.policy:
 		p.fault("E015", caller(), fmt.Sprintf("%s (%s) has nothing to skip: its function returns no error", n.op.Id, n.op.Kind),
 			"use TryMap, TryFlatMap, MapWith or Process, or drop OnError")
+	case parsed.Retries > 0 && n.processes():
+		p.fault("E015", caller(), fmt.Sprintf("%s (%s) cannot try again: what it did before the error would be done twice", n.op.Id, n.op.Kind),
+			"use flow.Skip or flow.DeadLetters, or try again in an operator in front of it")
 	default:
 		n.op.ErrorPolicy = string(pol)
 	}
@@ -169,14 +174,14 @@ func (s Stream[T]) Map[U any](f func(T) U) Stream[U] {
 
 // TryMap is Map with errors, which OnError decides about.
 func (s Stream[T]) TryMap[U any](f func(T) (U, error)) Stream[U] {
-	u, n := unary[T, U](s, "map", func(n *node) task.Stage { return stateless.TryMap(f, n.policyOf()) })
+	u, n := unary[T, U](s, "map", func(n *node) task.Stage { return stateless.TryMap(f, n.policyOf(s.p)) })
 	n.policy = true
 	return u
 }
 
 // MapWith is TryMap with a function made once per subtask by open, so that it may own a buffer or a client.
 func (s Stream[T]) MapWith[U any](open func(*Task) (func(T) (U, error), error)) Stream[U] {
-	u, n := unary[T, U](s, "map", func(n *node) task.Stage { return stateless.MapWith(open, n.policyOf()) })
+	u, n := unary[T, U](s, "map", func(n *node) task.Stage { return stateless.MapWith(open, n.policyOf(s.p)) })
 	n.policy = true
 	return u
 }
@@ -193,9 +198,10 @@ func (s Stream[T]) FlatMap[U any](f func(v T, emit func(U))) Stream[U] {
 	return u
 }
 
-// TryFlatMap is FlatMap with errors, which OnError decides about. What was emitted before the error stays emitted.
+// TryFlatMap is FlatMap with errors, which OnError decides about. What was emitted before the error stays emitted, unless OnError
+// is a Retry, with which nothing is emitted before the function has returned.
 func (s Stream[T]) TryFlatMap[U any](f func(v T, emit func(U)) error) Stream[U] {
-	u, n := unary[T, U](s, "flatmap", func(n *node) task.Stage { return stateless.TryFlatMap(f, n.policyOf()) })
+	u, n := unary[T, U](s, "flatmap", func(n *node) task.Stage { return stateless.TryFlatMap(f, n.policyOf(s.p)) })
 	n.policy = true
 	return u
 }

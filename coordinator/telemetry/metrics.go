@@ -256,6 +256,7 @@ func (s *chainSum) add(k *taskpb.Counters) {
 	s.BackpressuredUs += k.BackpressuredUs
 	s.Late += k.Late
 	s.ErrorsSkipped += k.ErrorsSkipped
+	s.DeadLetters += k.DeadLetters
 	s.StateBytes += k.StateBytes
 	s.SpilledBytes += k.SpilledBytes
 	if !s.seen || k.WatermarkUs < s.lowest {
@@ -276,6 +277,7 @@ func (s *chainSum) collect(d descs, job, op string, out chan<- prometheus.Metric
 	counter(d.busy, seconds(s.BackpressuredUs), "backpressured")
 	counter(d.late, float64(s.Late))
 	counter(d.skipped, float64(s.ErrorsSkipped), "skip")
+	counter(d.skipped, float64(s.DeadLetters), "dead-letters")
 	counter(d.spilled, float64(s.SpilledBytes))
 	out <- prometheus.MustNewConstMetric(d.state, prometheus.GaugeValue, float64(s.StateBytes), job, op)
 	if lag, ok := s.lag(time.Now()); ok {

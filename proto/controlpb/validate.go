@@ -180,6 +180,9 @@ func (h *Heartbeat) Validate() error {
 			if c == nil {
 				return fmt.Errorf("samples[%d].sample.counters[%d]: empty", i, j)
 			}
+			if err := c.Validate(); err != nil {
+				return fmt.Errorf("samples[%d].sample.counters[%d]: %w", i, j, err)
+			}
 		}
 	}
 	return nil

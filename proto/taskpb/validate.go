@@ -317,6 +317,9 @@ func (u *SubtaskUpdate) Validate() error {
 		return fmt.Errorf("chain %d, subtask %d, attempt %d: counters of chain %d, subtask %d, attempt %d",
 			u.Chain, u.Index, u.Attempt, c.Chain, c.Index, c.Attempt)
 	}
+	if err := u.Counters.Validate(); err != nil {
+		return at(err, "chain %d, subtask %d: counters", u.Chain, u.Index)
+	}
 	return nil
 }
 
@@ -341,6 +344,9 @@ func (u *SubtaskUpdate) checkPartitions() error {
 func (s *Sample) Validate() error {
 	for i, c := range s.Counters {
 		if err := checkAttempt(c.Chain, c.Index, c.Attempt); err != nil {
+			return at(err, "counters[%d]", i)
+		}
+		if err := c.Validate(); err != nil {
 			return at(err, "counters[%d]", i)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task/chain"
 )
@@ -15,7 +16,8 @@ type meter struct {
 	published                 time.Time
 	outlets                   []chain.Outlet
 
-	copy [gauges]atomic.Int64
+	copy   [gauges]atomic.Int64
+	counts atomic.Pointer[[]*chain.Count] // of the job's own; nil until the subtask is wired
 }
 
 // The published values.
@@ -30,6 +32,7 @@ const (
 	watermarkUS
 	late
 	errorsSkipped
+	deadLetters
 	stateBytes
 	replayed
 	spilledBytes
@@ -83,6 +86,7 @@ func (m *meter) publish(l *loop) {
 		watermarkUS:     int64(totals.Watermark),
 		late:            c.Counters.Late,
 		errorsSkipped:   totals.Skipped,
+		deadLetters:     totals.Letters,
 		stateBytes:      c.Counters.StateBytes,
 		replayed:        c.Counters.Replayed,
 		spilledBytes:    c.Counters.Spilled,
@@ -94,6 +98,15 @@ func (m *meter) publish(l *loop) {
 	} {
 		m.copy[i].Store(v)
 	}
+	for _, count := range c.Counts() {
+		count.Publish()
+	}
+}
+
+// declare makes the counts of the job's own known.
+func (m *meter) declare(all []*chain.Count) {
+	all = all[:min(len(all), jobpb.MaxUserCounters)]
+	m.counts.Store(&all)
 }
 
 // fill writes the published counters.
@@ -108,6 +121,12 @@ func (m *meter) fill(c *taskpb.Counters) {
 	c.WatermarkUs = m.copy[watermarkUS].Load()
 	c.Late = m.copy[late].Load()
 	c.ErrorsSkipped = m.copy[errorsSkipped].Load()
+	c.DeadLetters = m.copy[deadLetters].Load()
+	if all := m.counts.Load(); all != nil {
+		for _, count := range *all {
+			c.User = append(c.User, &jobpb.UserCounter{Operator: count.Operator, Name: count.Name, Value: count.Shown()})
+		}
+	}
 	c.StateBytes = m.copy[stateBytes].Load()
 	c.Replayed = m.copy[replayed].Load()
 	c.SpilledBytes = m.copy[spilledBytes].Load()

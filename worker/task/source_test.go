@@ -387,7 +387,7 @@ func TestWhatASourceCallsFatalIsFatal(t *testing.T) {
 		src := ints(100)
 		breaks(src)
 		j := newJob(t)
-		j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{OnError: SkipOnError})), "out", NewSink(&collected[int]{}))
+		j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{OnError: ErrorPolicy{Action: SkipOnError}})), "out", NewSink(&collected[int]{}))
 		if f := failed(t, j); f.Kind != jobpb.FailureKind_FAILURE_FATAL || f.Operator != "src" {
 			t.Errorf("%s: %v of %q: %s", name, f.Kind, f.Operator, f.Message)
 		}

@@ -154,6 +154,30 @@ func TestUnorderedResultsDoNotPassAWatermark(t *testing.T) {
 	})
 }
 
+// An idle input takes nothing back of what it has promised.
+func TestIdlenessDoesNotReplaceTheWatermarkInFrontOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t.Context(), t, async.Spec[int, string]{Call: slowly})
+		defer r.close()
+		idle := func() {
+			if err := r.op.(task.Relay).OnEvent(element.Event{Kind: element.Idle}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.record(10)
+		r.watermark(10)
+		idle()
+		idle()
+		r.pass(15 * time.Millisecond)
+		r.want("r10@10", "event 1 10", "event 2 0")
+		r.record(20)
+		idle()
+		r.watermark(20)
+		r.pass(25 * time.Millisecond)
+		r.want("r20@20", "event 1 20")
+	})
+}
+
 // TestResultsAreThoseOfAPlainLoop compares random programs with what calling one record after the other would give: exactly
 // when ordered, as sets between watermarks when not; also with a snapshot and a restore in the middle.
 func TestResultsAreThoseOfAPlainLoop(t *testing.T) {
@@ -272,7 +296,7 @@ func TestFailedCallsAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := map[int]int{}
 		broken := errors.New("not now")
-		spec := async.Spec[int, string]{Retries: 2, Backoff: 10 * time.Millisecond, InFlight: 1, Call: func(_ context.Context, v int) (string, error) {
+		spec := async.Spec[int, string]{OnError: task.ErrorPolicy{Retries: 2, Backoff: 10 * time.Millisecond}, InFlight: 1, Call: func(_ context.Context, v int) (string, error) {
 			if tries[v]++; tries[v] <= v {
 				return "", broken
 			}
@@ -295,7 +319,7 @@ func TestFailedCallsAreTriedAgain(t *testing.T) {
 func TestAFatalErrorIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		r := newRig(t.Context(), t, async.Spec[int, string]{Retries: 5, Backoff: time.Millisecond, Call: func(context.Context, int) (string, error) {
+		r := newRig(t.Context(), t, async.Spec[int, string]{OnError: task.ErrorPolicy{Retries: 5, Backoff: time.Millisecond}, Call: func(context.Context, int) (string, error) {
 			tries++
 			return "", connector.Fatal(errors.New("gone for good"))
 		}})
@@ -323,7 +347,6 @@ func TestAPanicHasItsStackAndIsNoEndOfTheProcess(t *testing.T) {
 func TestACallThatIgnoresItsTimeKeepsItsPlaceUntilItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		var skipped []int
 		spec := async.Spec[int, string]{
 			InFlight: 2, Timeout: 10 * time.Millisecond,
 			Call: func(ctx context.Context, v int) (string, error) {
@@ -333,9 +356,7 @@ func TestACallThatIgnoresItsTimeKeepsItsPlaceUntilItReturns(t *testing.T) {
 				}
 				return slowly(ctx, v)
 			},
-			Failed: func(*task.Runtime) async.Failed[int] {
-				return func(v int, err error, _ string) { skipped = append(skipped, v) }
-			},
+			OnError: task.ErrorPolicy{Action: task.SkipOnError},
 		}
 		r := newRig(t.Context(), t, spec)
 		defer r.close()
@@ -343,8 +364,8 @@ func TestACallThatIgnoresItsTimeKeepsItsPlaceUntilItReturns(t *testing.T) {
 		r.record(3)
 		r.pass(12 * time.Millisecond)
 		r.want("r3@3")
-		if room := r.op.(task.Limiter).Room(); !slices.Equal(skipped, []int{1}) || room != 1 {
-			t.Errorf("given up %v, room for %d", skipped, room)
+		if room, skipped := r.op.(task.Limiter).Room(), r.rt.Totals().Skipped; skipped != 1 || room != 1 {
+			t.Errorf("given up %d, room for %d", skipped, room)
 		}
 		close(release)
 		r.pass(2 * time.Millisecond)
@@ -360,8 +381,8 @@ func TestCallsThatNeverReturnFailTheAttemptInsteadOfStallingIt(t *testing.T) {
 		release := make(chan struct{})
 		spec := async.Spec[int, string]{
 			InFlight: 2, Timeout: 10 * time.Millisecond,
-			Call:   func(context.Context, int) (string, error) { <-release; return "", nil },
-			Failed: func(*task.Runtime) async.Failed[int] { return func(int, error, string) {} },
+			Call:    func(context.Context, int) (string, error) { <-release; return "", nil },
+			OnError: task.ErrorPolicy{Action: task.SkipOnError},
 		}
 		r := newRig(t.Context(), t, spec)
 		defer r.close()

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluiceio/sluice/connector"
 	event "github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/worker/state/unkeyed"
@@ -20,7 +19,7 @@ type operator[In, Out any] struct {
 	spec   Spec[In, Out]
 	rt     *task.Runtime
 	out    task.Push[Out]
-	failed Failed[In]
+	failed task.Failed[In]
 	list   unkeyed.List[element[In]]
 	calls  *run.Group
 
@@ -53,9 +52,9 @@ func (o *operator[In, Out]) HoldsWatermarks() {}
 // Room implements task.Limiter.
 func (o *operator[In, Out]) Room() int { return o.spec.InFlight - max(o.records, o.running) }
 
-// final reports whether trying again is in vain.
+// final reports whether trying again is in vain. A goroutine that was taken away is one that nobody can give back.
 func (o *operator[In, Out]) final(err error) bool {
-	return connector.IsFatal(err) || errors.Is(err, errEnded)
+	return task.FailsAlways(err) || errors.Is(err, errEnded)
 }
 
 func (o *operator[In, Out]) push(v In) {
@@ -104,11 +103,11 @@ func (o *operator[In, Out]) OnNotify() error { return o.settle() }
 // OnTime implements task.Waker.
 func (o *operator[In, Out]) OnTime(now time.Time) error { return o.expire(now) }
 
-// OnEvent implements task.Relay. Of events that follow each other the last one says it all.
+// OnEvent implements task.Relay. A watermark says what the events directly in front of it say, and more.
 func (o *operator[In, Out]) OnEvent(ev event.Event) error {
 	if n := len(o.queue); n == 0 {
 		return o.rt.Pass(ev)
-	} else if last := o.queue[n-1]; last.phase == control {
+	} else if last := o.queue[n-1]; last.phase == control && (ev.Kind == event.Watermark || last.event.Kind == ev.Kind) {
 		last.event = ev
 		return nil
 	}

@@ -129,8 +129,9 @@ func (o *operator[In, Out]) fail(e *entry[In, Out], err error, now time.Time) {
 		e.phase = over // the attempt has to stop, which is no fault of the call
 		return
 	}
-	if e.try <= o.spec.Retries && !o.final(err) {
-		e.phase, e.due = resting, now.Add(o.spec.Backoff<<min(e.try-1, maxDoublings))
+	policy := &o.spec.OnError
+	if e.try <= policy.Retries && !o.final(err) {
+		e.phase, e.due = resting, now.Add(policy.Rest(e.try))
 		o.resting++
 		o.wake(e.due)
 		return
@@ -141,16 +142,13 @@ func (o *operator[In, Out]) fail(e *entry[In, Out], err error, now time.Time) {
 		return
 	}
 	if e.try > 1 {
-		err = fmt.Errorf("%w (try %d of %d)", err, e.try, 1+o.spec.Retries)
+		err = fmt.Errorf("%w (try %d of %d)", err, e.try, 1+policy.Retries)
 	}
 	at := o.rt.At
 	o.rt.At = e.At
 	o.failed(e.V, err, e.position)
 	o.rt.At = at
 }
-
-// maxDoublings bounds the growth of the rest between tries.
-const maxDoublings = 10
 
 // expire gives up calls whose time is over.
 func (o *operator[In, Out]) expire(now time.Time) error {
@@ -257,5 +255,5 @@ func (o *operator[In, Out]) release(e *entry[In, Out]) error {
 		o.rt.At = e.At
 		o.out(e.result)
 	}
-	return o.rt.Err()
+	return o.rt.Stopped()
 }

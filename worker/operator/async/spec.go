@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/worker/state/unkeyed"
@@ -28,18 +27,11 @@ type Spec[In, Out any] struct {
 	Timeout time.Duration
 	// Unordered lets results overtake each other between two watermarks.
 	Unordered bool
-	// Retries is how often a record is tried again after a failure; Backoff how long it rests before the first time, and
-	// twice as long before each further one.
-	Retries int
-	Backoff time.Duration
-	// Failed decides about a record that has failed for good. Nil: the attempt fails.
-	Failed func(rt *task.Runtime) Failed[In]
+	// OnError says how often a record is tried again after a failure, and what becomes of one that has failed for good.
+	OnError task.ErrorPolicy
 	// Registry has the codecs of the pipeline; nil: none.
 	Registry *codec.Registry
 }
-
-// Failed decides about a record that has failed for good: position is where it came from.
-type Failed[In any] func(v In, err error, position string)
 
 // Stage is the operator.
 func (s Spec[In, Out]) Stage() task.StageOf[In, Out] {
@@ -51,22 +43,9 @@ func (s Spec[In, Out]) Stage() task.StageOf[In, Out] {
 		rt.Keep(list)
 		o := &operator[In, Out]{
 			spec: s, rt: rt, out: out, list: list, calls: run.NewGroup(rt.Ctx, "calls"), returned: make(chan struct{}, 1),
-			failed: func(_ In, err error, position string) { rt.FailAt(err, position) },
 		}
-		if s.Failed != nil {
-			o.failed = s.Failed(rt)
-		}
-		return o.push, o, nil
-	}
-}
-
-// Skip drops a record that has failed, unless the error is fatal.
-func Skip[In any](rt *task.Runtime) Failed[In] {
-	return func(_ In, err error, position string) {
-		if connector.IsFatal(err) {
-			rt.FailAt(err, position)
-			return
-		}
-		rt.SkipAt(err, position)
+		o.spec.OnError.Registry = s.Registry
+		o.failed, err = task.NewFailed[In](rt, o.spec.OnError)
+		return o.push, o, err
 	}
 }

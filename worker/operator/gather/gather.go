@@ -47,8 +47,8 @@ type operator[T any] struct {
 	list  unkeyed.List[held[T]]
 	batch []T
 	times []element.Time
-	// behind is the last event that came since the batch was begun; its zero value: none.
-	behind element.Event
+	// mark is the last watermark that came since the batch was begun, idle the idleness that came behind it; zero values: none.
+	mark, idle element.Event
 }
 
 var (
@@ -84,9 +84,15 @@ func (o *operator[T]) hand() error {
 	o.batch, o.times = nil, o.times[:0]
 	o.rt.At = newest
 	o.out(batch)
-	if ev := o.behind; ev.Kind != element.None {
-		o.behind = element.Event{}
-		return o.rt.Pass(ev)
+	events := [2]element.Event{o.mark, o.idle}
+	o.mark, o.idle = element.Event{}, element.Event{}
+	for _, ev := range events {
+		if ev.Kind == element.None {
+			continue
+		}
+		if err := o.rt.Pass(ev); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -99,7 +105,9 @@ func (o *operator[T]) OnEvent(ev element.Event) error {
 	if len(o.batch) == 0 {
 		return o.rt.Pass(ev)
 	}
-	o.behind = ev
+	if o.idle = ev; ev.Kind == element.Watermark {
+		o.mark, o.idle = ev, element.Event{}
+	}
 	return nil
 }
 

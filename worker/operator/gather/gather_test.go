@@ -112,3 +112,30 @@ func TestABatchIsState(t *testing.T) {
 		t.Errorf("emitted %v, %v", got, err)
 	}
 }
+
+// An idle input takes nothing back of what it has promised.
+func TestIdlenessDoesNotReplaceTheWatermarkInFrontOfIt(t *testing.T) {
+	run := task.NewRuntime(t.Context(), "batch")
+	var got []string
+	run.OnPass(func(ev element.Event) error { got = append(got, fmt.Sprint(ev.Kind, int64(ev.Time))); return nil })
+	push, op, err := gather.Spec[int]{Max: 2, Linger: time.Hour}.Stage()(run, func(b []int) { got = append(got, fmt.Sprint(b)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell := func(ev element.Event) {
+		if err := op.(task.Relay).OnEvent(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push(1)
+	tell(element.Event{Kind: element.Watermark, Time: 5})
+	tell(element.Event{Kind: element.Idle})
+	push(2)
+	push(3)
+	tell(element.Event{Kind: element.Idle})
+	tell(element.Event{Kind: element.Watermark, Time: 6})
+	push(4)
+	if want := []string{"[1 2]", "1 5", "2 0", "[3 4]", "1 6"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

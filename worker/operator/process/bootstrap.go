@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/worker/operator/stateless"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -56,14 +55,22 @@ func Bootstrap[K comparable, Init, In, Out any](s BootstrapSpec[K, Init, In, Out
 		if err != nil {
 			return nil, nil, err
 		}
-		return o.process(s), o, o.start()
+		push, err := o.process(s)
+		if err != nil {
+			return nil, o, err
+		}
+		return push, o, o.start()
 	}
 	load := func(rt *task.Runtime, out task.Push[Out]) (task.Push[Init], task.Operator, error) {
 		o, err := shared(rt, out)
 		if err != nil {
 			return nil, nil, err
 		}
-		return o.load(s), o, o.start()
+		push, err := o.load(s)
+		if err != nil {
+			return nil, o, err
+		}
+		return push, o, o.start()
 	}
 	return process, load
 }
@@ -105,23 +112,23 @@ func (o *bootstrap[K, Init, In, Out]) start() error {
 // errNotLoaded is a record that has come past the gate: a fault of the engine, which must not be mistaken for a result.
 var errNotLoaded = errors.New("a record came before the state was loaded")
 
-func (o *bootstrap[K, Init, In, Out]) process(s BootstrapSpec[K, Init, In, Out]) task.Push[In] {
+func (o *bootstrap[K, Init, In, Out]) process(s BootstrapSpec[K, Init, In, Out]) (task.Push[In], error) {
 	rt := o.set.rt
-	push := o.set.push(s.Key, o.funcs.Process, stateless.OnError(rt, s.Options.OnError))
+	push, err := o.set.push(s.Key, o.funcs.Process, s.Options)
 	return func(v In) {
 		if !o.loaded {
 			rt.Fail(connector.Fatal(errNotLoaded))
 			return
 		}
 		push(v)
-	}
+	}, err
 }
 
-func (o *bootstrap[K, Init, In, Out]) load(s BootstrapSpec[K, Init, In, Out]) task.Push[Init] {
+func (o *bootstrap[K, Init, In, Out]) load(s BootstrapSpec[K, Init, In, Out]) (task.Push[Init], error) {
 	rt := o.set.rt
 	c := &LoadCtx[K]{rt, o.set.dir}
 	load := func(_ *KeyCtx[K, Out], v Init) error { return o.funcs.Load(c, v) }
-	return o.set.push(s.InitKey, load, stateless.OnError(rt, s.Options.OnError))
+	return o.set.push(s.InitKey, load, s.Options)
 }
 
 // OnInputEnd lets records pass when the state is loaded.

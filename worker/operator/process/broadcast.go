@@ -8,7 +8,6 @@ import (
 
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/worker/operator/stateless"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/state/unkeyed"
 	"github.com/sluiceio/sluice/worker/task"
@@ -95,7 +94,11 @@ func Broadcast[K comparable, In, Rule, Out any](s BroadcastSpec[K, In, Rule, Out
 		if err != nil {
 			return nil, nil, err
 		}
-		return o.process(s), o, o.set.started(rt.Task)
+		push, err := o.process(s)
+		if err != nil {
+			return nil, o, err
+		}
+		return push, o, o.set.started(rt.Task)
 	}
 	rules := func(rt *task.Runtime, out task.Push[Out]) (task.Push[Rule], task.Operator, error) {
 		o, err := shared(rt, out)
@@ -131,8 +134,8 @@ func openBroadcast[K comparable, In, Rule, Out any](s BroadcastSpec[K, In, Rule,
 	return &broadcast[K, In, Rule, Out]{keyedOperator: keyedOperator[K, Out]{set: set}, funcs: funcs}, nil
 }
 
-func (o *broadcast[K, In, Rule, Out]) process(s BroadcastSpec[K, In, Rule, Out]) task.Push[In] {
-	return o.set.push(s.Key, o.funcs.Process, stateless.OnError(o.set.rt, s.Options.OnError))
+func (o *broadcast[K, In, Rule, Out]) process(s BroadcastSpec[K, In, Rule, Out]) (task.Push[In], error) {
+	return o.set.push(s.Key, o.funcs.Process, s.Options)
 }
 
 // rule has no error policy: a subtask that skipped a record would go on with other rules than the rest.

@@ -55,7 +55,7 @@ func adder() (task.StageOf[event, string], task.StageOf[ruling, string]) {
 			}
 			return f, nil
 		},
-		Options: process.Options{OnError: task.SkipOnError},
+		Options: process.Options{OnError: task.ErrorPolicy{Action: task.SkipOnError}},
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/worker/operator/stateless"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/state/handle"
 	"github.com/sluiceio/sluice/worker/state/timer"
@@ -44,7 +43,8 @@ func Keyed[K comparable, In, Out any](key func(In) K, open func(*KeySetup[K, Out
 		if err := s.started(rt.Task); err != nil {
 			return nil, op, err
 		}
-		return s.push(key, f, stateless.OnError(rt, o.OnError)), op, nil
+		push, err := s.push(key, f, o)
+		return push, op, err
 	}
 }
 
@@ -56,18 +56,22 @@ func (s *KeySetup[K, Out]) connect(out task.Push[Out], o Options) (err error) {
 }
 
 // push hands a record to f, with its key as the current one.
-func (s *KeySetup[K, Out]) push[In any](key func(In) K, f func(*KeyCtx[K, Out], In) error, failed func(error)) task.Push[In] {
+func (s *KeySetup[K, Out]) push[In any](key func(In) K, f func(*KeyCtx[K, Out], In) error, o Options) (task.Push[In], error) {
 	c, dir, rt := s.ctx, s.dir, s.rt
+	failed, err := task.NewKeyedFailed(rt, o.policy(), key)
+	if err != nil {
+		return nil, err
+	}
 	return func(v In) {
 		k := key(v)
 		dir.Seek(k, dir.Hash(k))
 		if err := f(c, v); err != nil {
-			failed(err)
+			failed(v, err, rt.Position())
 		}
 		if err := dir.Err(); err != nil {
 			rt.Fail(err)
 		}
-	}
+	}, nil
 }
 
 // keyedOperator drives the timers and the hooks of a processor with keyed state.

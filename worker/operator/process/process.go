@@ -9,7 +9,6 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/worker/operator/stateless"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/state/unkeyed"
 	"github.com/sluiceio/sluice/worker/task"
@@ -78,6 +77,9 @@ func (s *Setup[Out]) Union[V any](name string) *unkeyed.Union[V] {
 	return l
 }
 
+// Counter declares a counter of the operator, which is shown with the status of the job.
+func (s *Setup[Out]) Counter(name string) *task.Count { return s.count(s.rt, name) }
+
 // OnStart adds f, called before the first record of an attempt.
 func (s *Setup[Out]) OnStart(f startFunc) { s.start = append(s.start, f) }
 
@@ -139,12 +141,12 @@ func Process[In, Out any](open func(*Setup[Out]) (func(*Ctx[Out], In) error, err
 		if err := s.started(rt.Task); err != nil {
 			return nil, op, err
 		}
-		failed := stateless.OnError(rt, o.OnError)
+		failed, err := task.NewFailed[In](rt, o.policy())
 		return func(v In) {
 			if err := f(c, v); err != nil {
-				failed(err)
+				failed(v, err, rt.Position())
 			}
-		}, op, nil
+		}, op, err
 	}
 }
 

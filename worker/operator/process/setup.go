@@ -27,6 +27,7 @@ type declarations struct {
 	registry *codec.Registry
 	states   []State
 	handles  map[string]any
+	counts   int
 	err      error // the first declaration that cannot be
 }
 
@@ -46,14 +47,52 @@ func declared[V any](d *declarations, kind, name string, h any, err error) {
 		d.err = err
 		return
 	}
+	d.handle(name, h)
+	d.states = append(d.states, State{Kind: kind, Name: name, Schema: c.Schema(), Flat: c.Flat()})
+}
+
+// maxCounts is how many counters an operator may declare.
+const maxCounts = 32
+
+// count declares a counter. rt is nil while the plan is made.
+func (d *declarations) count(rt *task.Runtime, name string) *task.Count {
+	var wrong error
+	switch d.counts++; {
+	case name == "" || len(name) > maxCountName:
+		wrong = fmt.Errorf("a counter's name has 1 to %d bytes", maxCountName)
+	case d.handles[name] != nil:
+		wrong = errTwice
+	case d.counts > maxCounts:
+		wrong = fmt.Errorf("%d counters; an operator may have %d", d.counts, maxCounts)
+	}
+	if wrong != nil {
+		if d.err == nil {
+			d.err = &state.Error{Code: state.CodeDeclare, State: name, Err: wrong}
+		}
+		return &task.Count{}
+	}
+	c := &task.Count{}
+	if rt != nil {
+		c = rt.Count(name)
+	}
+	d.handle(name, c)
+	return c
+}
+
+// maxCountName is the longest name of a counter, in bytes.
+const maxCountName = 100
+
+func (d *declarations) handle(name string, h any) {
 	if d.handles == nil {
 		d.handles = map[string]any{}
 	}
 	d.handles[name] = h
-	d.states = append(d.states, State{Kind: kind, Name: name, Schema: c.Schema(), Flat: c.Flat()})
 }
 
-var errTwice = errors.New("the name is used twice: states and timers of an operator have a name each")
+// Counter declares a counter of the operator, which is shown with the status of the job.
+func (s *KeySetup[K, Out]) Counter(name string) *task.Count { return s.count(s.rt, name) }
+
+var errTwice = errors.New("the name is used twice: states, timers and counters of an operator have a name each")
 
 // KeySetup is where a processor with keyed state declares what it needs.
 type KeySetup[K comparable, Out any] struct {

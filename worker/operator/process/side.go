@@ -21,6 +21,13 @@ type Options struct {
 	Unread func(side string, v any, at element.Time)
 }
 
+// policy is OnError with the codecs of the pipeline.
+func (o Options) policy() task.ErrorPolicy {
+	p := o.OnError
+	p.Registry = o.Registry
+	return p
+}
+
 // Side is a side output of one type, erased.
 type Side interface {
 	name() string

@@ -45,6 +45,8 @@ type frame[K comparable, In any] struct {
 	swept element.Time
 	// due is a time before which no window fires or ends.
 	due element.Time
+	// ending: the input has ended, and no time will pass any more.
+	ending bool
 	// wake is when the loop will call OnTime; MaxTime: never.
 	wake element.Time
 }

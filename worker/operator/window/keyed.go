@@ -371,7 +371,9 @@ func (o *keyed[K, In, Acc, Out]) onEvent(t element.Time) error {
 	}, func(e *Entry[Acc], at element.Time) error {
 		e.Event = never
 		c, w := o.ask(e)
-		return o.obey(e, o.trigger.OnEvent(c, w, at))
+		act := o.trigger.OnEvent(c, w, at)
+		c.event = o.settled(c.event, at, c.last)
+		return o.obey(e, act)
 	})
 }
 
@@ -390,7 +392,9 @@ func (o *keyed[K, In, Acc, Out]) onClock(t element.Time) error {
 	}, func(e *Entry[Acc], at element.Time) error {
 		e.Clock = never
 		c, w := o.ask(e)
-		return o.obey(e, o.trigger.OnClock(c, w, at))
+		act := o.trigger.OnClock(c, w, at)
+		c.clock = o.settled(c.clock, at, c.last+1)
+		return o.obey(e, act)
 	})
 }
 
@@ -443,6 +447,7 @@ func compareEnd(a, b spot) int {
 
 // OnWatermark does what is due by event time, and forgets what is over. The end of the input ends windows by the clock.
 func (o *keyed[K, In, Acc, Out]) OnWatermark(t element.Time) error {
+	o.ending = t == element.MaxTime
 	if err := o.timers.AdvanceEvents(t, o.rt.Stopped); err != nil {
 		return err
 	}

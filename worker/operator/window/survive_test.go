@@ -147,3 +147,37 @@ func asText(lateness int64, by window.Timing) window.Aggregation[int64, event, [
 		Timing:   by,
 	}
 }
+
+// A trigger by the clock that waits again whenever it is called would never come to an end: no time passes behind the last record.
+func TestTheEndOfTheInputEndsTriggersByTheClock(t *testing.T) {
+	renew := window.Trigger[int64, event]{
+		OnElement: func(c *window.TriggerCtx, _ window.Win[int64], _ event) window.Fire {
+			c.SetProcTimer(c.Now() + 10)
+			return window.Continue
+		},
+		OnEvent: func(*window.TriggerCtx, window.Win[int64], element.Time) window.Fire { return window.Continue },
+		OnClock: func(c *window.TriggerCtx, _ window.Win[int64], at element.Time) window.Fire {
+			c.SetProcTimer(at + 10)
+			return window.FireNow
+		},
+		OnMerge: func(*window.TriggerCtx, window.Win[int64], []int64) {},
+	}
+	hour := win.Tumbling{Size: element.Time(time.Hour.Microseconds())}
+	for name, c := range map[string]struct {
+		windows window.Windows
+		trigger window.Trigger[int64, event]
+		fires   int
+	}{
+		"early, all time":    {window.Windows{}, window.Early[int64, event](window.ByClock, time.Minute), 1},
+		"early, an hour":     {window.Windows{Tumbling: &hour}, window.Early[int64, event](window.ByClock, time.Minute), 2},
+		"renewing, all time": {window.Windows{}, renew, 1},
+		"renewing, an hour":  {window.Windows{Tumbling: &hour}, renew, 2},
+	} {
+		h := operatortest.New(t, window.Aggregated(c.windows, c.trigger, asText(0, window.ByClock)))
+		h.Push(t, event{Key: 1, N: 1}, 5)
+		h.End(t)
+		if out := h.Out(); len(out) != c.fires {
+			t.Errorf("%s: fired %d times at the end, want %d: %v", name, len(out), c.fires, out)
+		}
+	}
+}

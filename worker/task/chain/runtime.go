@@ -24,10 +24,12 @@ type Cursor struct {
 
 	watermark element.Time // the last one that entered the chain
 	skipped   int64
+	letters   int64
+	counts    []*Count
 	fault     *fault.Fault
 	where     func() string // position of the record in flight; nil: unknown
 	alarm     func(time.Time)
-	skipLog   time.Time // of the last record that was reported as skipped
+	skipLog   time.Time // of the last record that was reported as skipped or rejected
 }
 
 // Counters are plain integers of the goroutine of the subtask. They are published once per batch.
@@ -105,11 +107,12 @@ func (c *Cursor) Observe(where func() string, alarm func(time.Time)) { c.where, 
 type Totals struct {
 	Watermark element.Time // the last one that entered the chain
 	Skipped   int64        // records dropped by an error policy
+	Letters   int64        // records that have become dead letters
 }
 
 // Totals so far.
 func (c *Cursor) Totals() Totals {
-	return Totals{Watermark: c.watermark, Skipped: c.skipped}
+	return Totals{Watermark: c.watermark, Skipped: c.skipped, Letters: c.letters}
 }
 
 // NewRuntime is the surroundings of a single operator outside a Process, for harnesses: subtask 0 of 1, without side
@@ -165,12 +168,27 @@ func (rt *Runtime) Skip(err error) { rt.SkipAt(err, rt.position()) }
 // SkipAt is Skip for a record that never was in flight.
 func (rt *Runtime) SkipAt(err error, position string) {
 	rt.skipped++
+	if rt.tells() {
+		rt.Task.Log.Warn("record skipped", "error", err, "position", position, "skipped", rt.skipped)
+	}
+}
+
+// Letter reports a record that has become a dead letter, as SkipAt does.
+func (rt *Runtime) Letter(err error, position string) {
+	rt.letters++
+	if rt.tells() {
+		rt.Task.Log.Warn("record rejected", "error", err, "position", position, "letters", rt.letters)
+	}
+}
+
+// tells: a record that was dropped is to be logged.
+func (rt *Runtime) tells() bool {
 	now := rt.Now()
 	if now.Sub(rt.skipLog) < skipLogEvery {
-		return
+		return false
 	}
 	rt.skipLog = now
-	rt.Task.Log.Warn("record skipped", "error", err, "position", position, "skipped", rt.skipped)
+	return true
 }
 
 // position is the place of the record in flight, or of the event that is being handled.

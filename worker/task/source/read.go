@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/reject"
 )
 
 // Step polls the reader and delivers what it has read.
@@ -69,10 +71,29 @@ func (h *head[T]) pollOnce() error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
+	if h.opts.OnError.Retries > 0 && h.poll.ctx.Err() == nil {
+		err = h.pollAgain(err)
+		if err == nil || errors.Is(err, io.EOF) {
+			return err
+		}
+	}
 	if h.poll.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(h.poll.ctx))) {
 		return h.rt.Ctx.Err()
 	}
 	return fault.Of(fmt.Errorf("poll: %w", err), fault.CodeSource, h.rt.Task.Operator)
+}
+
+// pollAgain polls as often as the error policy says. What the reader has added before it failed stays.
+func (h *head[T]) pollAgain(err error) error {
+	var end error
+	err = h.opts.OnError.Again(h.rt, err, func() error {
+		err := h.rd.Poll(h.poll.ctx, &h.recs)
+		if errors.Is(err, io.EOF) || err != nil && h.poll.ctx.Err() != nil {
+			end, err = err, nil // no failure
+		}
+		return err
+	})
+	return cmp.Or(err, end)
 }
 
 // renewPoll replaces the context of polls after a letter has ended it.
@@ -264,9 +285,9 @@ func (h *head[T]) say() error {
 func (h *head[T]) recordError(e *connector.RecordError) error {
 	err := fmt.Errorf("record cannot be read: %w", e.Err)
 	position := h.describe(e.Split, e.Pos)
-	if h.opts.OnError == SkipOnError && !connector.IsFatal(err) {
-		h.rt.SkipAt(err, position)
-		return nil
+	if h.opts.OnError.Action != reject.Fail && !connector.IsFatal(err) {
+		h.failed(e.Raw, err, position)
+		return h.rt.Err()
 	}
 	f := *fault.Of(err, fault.CodeRecord, h.rt.Task.Operator)
 	f.Position = position

@@ -11,16 +11,7 @@ import (
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/mail"
 	"github.com/sluiceio/sluice/worker/task/mark"
-)
-
-// ErrorPolicy says what becomes of a record that cannot be processed.
-type ErrorPolicy uint8
-
-const (
-	// FailOnError ends the attempt.
-	FailOnError ErrorPolicy = iota
-	// SkipOnError drops the record and counts it.
-	SkipOnError
+	"github.com/sluiceio/sluice/worker/task/reject"
 )
 
 // TimeOrigin says where the event time of a record comes from when there is no extractor.
@@ -62,8 +53,8 @@ type Options[T any] struct {
 	// IdleAfter takes a split that has had no record for so long out of the minimum; 0: never. A bounded source is
 	// never idle, it only has not ended yet.
 	IdleAfter time.Duration
-	// OnError decides about records that the source could not decode.
-	OnError ErrorPolicy
+	// OnError decides about records that the source could not decode. Its retries are for polls that fail.
+	OnError reject.Policy
 }
 
 // Generator makes the watermarks of one split, on the goroutine of its subtask.
@@ -134,13 +125,17 @@ func (s *source[T]) Open(c Config) (_ chain.Head, err error) {
 	if err != nil {
 		return nil, err
 	}
+	failed, err := reject.Raw(c.Runtime, s.opts.OnError)
+	if err != nil {
+		return nil, err
+	}
 	rd, err := s.src.OpenReader(c.Runtime.Ctx, c.Runtime.Task)
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
 	h := &head[T]{
 		rt: c.Runtime, chain: c.Chain, mail: c.Mail, request: c.Request, gate: c.Gate,
-		rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: mark.New(1), phases: 1, past: element.MinTime,
+		rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: mark.New(1), phases: 1, past: element.MinTime, failed: failed,
 	}
 	if p, ok := any(s.src).(phasedSource); ok {
 		h.phases = max(1, p.Phases())
@@ -192,6 +187,7 @@ type head[T any] struct {
 
 	rd        connector.Reader[T]
 	opts      Options[T]
+	failed    reject.Failed[[]byte]
 	push      chain.Push[T]
 	bounded   bool
 	marking   bool // makes watermarks
