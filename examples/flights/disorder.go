@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -41,6 +43,17 @@ func routeSessions(p *flow.Pipeline, cfg *Config) error {
 	return nil
 }
 
+// wholeHourly (f7both) is f7b and f7late in one job: the directories hours and late below OUT.
+func wholeHourly(p *flow.Pipeline, cfg *Config) error {
+	hours, err := seenHourly(p, cfg, hour)
+	if err == nil {
+		late := hours.SideOutput(missed)
+		hours.To("out", file.Text(filepath.Join(cfg.Out, "hours"), hourRow))
+		late.To("late", file.Text(filepath.Join(cfg.Out, "late"), lateRow))
+	}
+	return err
+}
+
 // observedHourly (f7) is f2 over the records as they were seen, with a watermark that waits for the last of them.
 func observedHourly(p *flow.Pipeline, cfg *Config) error {
 	hours, err := seenHourly(p, cfg, most)
@@ -63,15 +76,17 @@ func boundedHourly(p *flow.Pipeline, cfg *Config) error {
 func lateFlights(p *flow.Pipeline, cfg *Config) error {
 	hours, err := seenHourly(p, cfg, hour)
 	if err == nil {
-		hours.SideOutput(missed).To("out", file.Text(cfg.Out, func(row []byte, f Flight) []byte {
-			row = strconv.AppendInt(row, int64(f.Date), 10)
-			row = text(row, f.Origin)
-			row = text(row, f.Destination)
-			row = integer(row, f.Delay)
-			return integer(row, f.Distance)
-		}))
+		hours.SideOutput(missed).To("out", file.Text(cfg.Out, lateRow))
 	}
 	return err
+}
+
+func lateRow(row []byte, f Flight) []byte {
+	row = strconv.AppendInt(row, int64(f.Date), 10)
+	row = text(row, f.Origin)
+	row = text(row, f.Destination)
+	row = integer(row, f.Delay)
+	return integer(row, f.Distance)
 }
 
 // missed are the flights whose hour was over when they came.
@@ -79,103 +94,156 @@ var missed = flow.NewTag[Flight]("missed")
 
 // seenHourly aggregates each origin and hour of the records in the order asked for.
 func seenHourly(p *flow.Pipeline, cfg *Config, bound time.Duration) (flow.Stream[flow.Windowed[string, delayed]], error) {
+	var none flow.Stream[flow.Windowed[string, delayed]]
 	var src flow.Source[Flight] = file.CSV[Flight](cfg.Input, file.NoQuotes(), file.Rate(cfg.Rate))
-	switch cfg.Order {
-	case "observed":
-		src = seen{src}
-	case "file":
-	default:
-		return flow.Stream[flow.Windowed[string, delayed]]{}, fmt.Errorf("order %q is neither file nor observed", cfg.Order)
+	marks := []flow.WatermarkOption{flow.OutOfOrder(bound)}
+	every := cfg.Watermarks == "record"
+	switch {
+	case cfg.Order != "observed" && cfg.Order != "file":
+		return none, fmt.Errorf("order %q is neither file nor observed", cfg.Order)
+	case !every && cfg.Watermarks != "batch":
+		return none, fmt.Errorf("watermarks %q are neither one per record nor one per batch", cfg.Watermarks)
+	case every:
+		marks = append(marks, flow.EveryRecord())
 	}
-	return p.From("flights", src, flow.EventTime(Flight.Departure, flow.OutOfOrder(bound), flow.EveryRecord())).
-		Parallelism(1). // one watermark for all: with several it is that of the slowest
-		KeyBy(Flight.From).
+	if cfg.Order == "observed" {
+		src = seen{Source: src, whole: every}
+	}
+	in := p.From("flights", src, flow.EventTime(Flight.Departure, marks...))
+	if every {
+		in = in.Parallelism(1) // one watermark for all: with several it is that of the slowest
+	}
+	return in.KeyBy(Flight.From).
 		Window(flow.Tumbling(time.Hour)).LateTo(missed).
 		Aggregate(delays{}).ID("hourly"), nil
 }
 
 // seen is a source in the order in which flights left, date plus delay, and of those that left together in the order of the
-// file. It reads all records of the source below before it gives out the first one, as one split.
-type seen struct{ flow.Source[Flight] }
-
-// OpenEnumerator finds the one split.
-func (s seen) OpenEnumerator(context.Context, int, []byte) (flow.Enumerator, error) {
-	return &whole{}, nil
+// file. Of n subtasks each has one record of n, in that order. It reads all records of the source below before it gives
+// out the first one.
+type seen struct {
+	flow.Source[Flight]
+	whole bool // one split, however many subtasks there are
 }
 
-// OpenReader makes the reader, which opens the source below when it has the split.
+// OpenEnumerator finds a split per subtask.
+func (s seen) OpenEnumerator(_ context.Context, parallelism int, _ []byte) (flow.Enumerator, error) {
+	if s.whole {
+		parallelism = 1
+	}
+	return &parts{of: max(1, parallelism)}, nil
+}
+
+// OpenReader makes the reader, which opens the source below when it has a split.
 func (s seen) OpenReader(_ context.Context, t *flow.Task) (flow.Reader[Flight], error) {
 	return &seenReader{src: s.Source, task: t}, nil
 }
 
-func wholeSplit(next int) flow.Split {
-	return flow.Split{ID: "seen", Version: 1, Data: binary.AppendUvarint(nil, uint64(next))}
+// part is the share of one split: of the records of the file one of so many, and of these those from next on.
+type part struct {
+	index, of, next int
+	all             []Flight
+	read, ended     bool
 }
 
-// whole discovers a single split.
-type whole struct{ found bool }
+func (p *part) split() flow.Split {
+	var data []byte
+	for _, v := range []int{p.index, p.of, p.next} {
+		data = binary.AppendUvarint(data, uint64(v))
+	}
+	return flow.Split{ID: fmt.Sprintf("seen %d/%d", p.index, p.of), Version: 1, Data: data}
+}
 
-// Next returns the split, once.
-func (w *whole) Next(context.Context) ([]flow.Split, error) {
-	if w.found {
+func partOf(s flow.Split) (*part, error) {
+	p, rest := &part{}, s.Data
+	for _, v := range []*int{&p.index, &p.of, &p.next} {
+		u, n := binary.Uvarint(rest)
+		if n <= 0 || u > math.MaxInt32 {
+			return nil, flow.Fatal(fmt.Errorf("split %q: position %x", s.ID, s.Data))
+		}
+		*v, rest = int(u), rest[n:]
+	}
+	if s.Version != 1 || len(rest) > 0 || p.index >= p.of {
+		return nil, flow.Fatal(fmt.Errorf("split %q: version %d, position %x", s.ID, s.Version, s.Data))
+	}
+	return p, nil
+}
+
+// parts discovers the splits, all at once.
+type parts struct {
+	of    int
+	found bool
+}
+
+// Next returns the splits, once.
+func (e *parts) Next(context.Context) (splits []flow.Split, err error) {
+	if e.found {
 		return nil, io.EOF
 	}
-	w.found = true
-	return []flow.Split{wholeSplit(0)}, io.EOF
+	e.found = true
+	for i := range e.of {
+		splits = append(splits, (&part{index: i, of: e.of}).split())
+	}
+	return splits, io.EOF
 }
 
 // Snapshot has nothing to remember.
-func (w *whole) Snapshot(flow.CheckpointID) ([]byte, error) { return nil, nil }
+func (e *parts) Snapshot(flow.CheckpointID) ([]byte, error) { return nil, nil }
 
 // Close does nothing.
-func (w *whole) Close() error { return nil }
+func (e *parts) Close() error { return nil }
 
 type seenReader struct {
-	src  flow.Source[Flight]
-	task *flow.Task
-	open bool
-	read bool
-	all  []Flight
-	next int
+	src   flow.Source[Flight]
+	task  *flow.Task
+	parts []*part
+	turn  int // the part that is served next
 }
 
-// Assign opens the split where its data says.
+// Assign opens splits where their data says.
 func (r *seenReader) Assign(splits []flow.Split) error {
 	for _, s := range splits {
-		next, n := binary.Uvarint(s.Data)
-		if s.Version != 1 || n <= 0 || n != len(s.Data) {
-			return flow.Fatal(fmt.Errorf("split %q: version %d, position %x", s.ID, s.Version, s.Data))
+		p, err := partOf(s)
+		if err != nil {
+			return err
 		}
-		r.open, r.next = true, int(next)
+		r.parts = append(r.parts, p)
 	}
 	return nil
 }
 
-// Poll gives out the next records.
+// Poll gives out the next records of the part whose turn it is.
 func (r *seenReader) Poll(ctx context.Context, out *flow.Records[Flight]) error {
-	if !r.open {
-		return io.EOF
-	}
-	if !r.read {
-		if err := r.load(ctx); err != nil {
-			return err
+	for range r.parts {
+		i := r.turn
+		r.turn = (i + 1) % len(r.parts)
+		if p := r.parts[i]; !p.ended {
+			return r.serve(ctx, flow.SplitIndex(i), p, out)
 		}
-		r.read = true
 	}
-	for r.next < len(r.all) {
-		if out.Full() {
-			return nil
-		}
-		out.Add(0, r.all[r.next], r.all[r.next].Date, int64(r.next))
-		r.next++
-	}
-	r.open = false
-	out.Finish(0)
 	return io.EOF
 }
 
-// load reads everything and sorts it.
-func (r *seenReader) load(ctx context.Context) error {
+func (r *seenReader) serve(ctx context.Context, split flow.SplitIndex, p *part, out *flow.Records[Flight]) error {
+	if !p.read {
+		if err := r.load(ctx, p); err != nil {
+			return err
+		}
+		p.read = true
+	}
+	for ; p.next < len(p.all); p.next++ {
+		if out.Full() {
+			return nil
+		}
+		out.Add(split, p.all[p.next], p.all[p.next].Date, int64(p.next))
+	}
+	p.ended, p.all = true, nil
+	out.Finish(split)
+	return nil
+}
+
+// load reads everything, and sorts what belongs to the part.
+func (r *seenReader) load(ctx context.Context, p *part) error {
 	found, err := r.src.OpenEnumerator(ctx, 1, nil)
 	if err != nil {
 		return err
@@ -186,8 +254,7 @@ func (r *seenReader) load(ctx context.Context) error {
 		return err
 	}
 	defer below.Close()
-	r.all = nil
-	buf := flow.Records[Flight]{Max: 4096}
+	row, buf := 0, flow.Records[Flight]{Max: 4096}
 	for end := false; !end; {
 		splits, err := found.Next(ctx)
 		if end = errors.Is(err, io.EOF); err != nil && !end {
@@ -202,7 +269,12 @@ func (r *seenReader) load(ctx context.Context) error {
 				if len(buf.Errors) > 0 {
 					return buf.Errors[0].Err
 				}
-				r.all = append(r.all, buf.Vals...)
+				for _, f := range buf.Vals {
+					if row%p.of == p.index {
+						p.all = append(p.all, f)
+					}
+					row++
+				}
 				buf.Reset()
 			}
 			if !errors.Is(err, io.EOF) {
@@ -211,21 +283,24 @@ func (r *seenReader) load(ctx context.Context) error {
 		}
 	}
 	left := func(f Flight) flow.Time { return f.Date.Add(time.Duration(f.Delay) * time.Minute) }
-	slices.SortStableFunc(r.all, func(a, b Flight) int { return cmp.Compare(left(a), left(b)) })
+	slices.SortStableFunc(p.all, func(a, b Flight) int { return cmp.Compare(left(a), left(b)) })
 	return nil
 }
 
 // Describe names a record by its place in the order.
-func (r *seenReader) Describe(_ flow.SplitIndex, pos int64) string {
-	return fmt.Sprintf("flight %d in the order in which they left", pos)
+func (r *seenReader) Describe(split flow.SplitIndex, pos int64) string {
+	p := r.parts[split]
+	return fmt.Sprintf("flight %d of part %d of %d, in the order in which they left", pos, p.index, p.of)
 }
 
-// Snapshot is where the split stands.
-func (r *seenReader) Snapshot(flow.CheckpointID) ([]flow.Split, error) {
-	if !r.open {
-		return nil, nil
+// Snapshot is where the splits stand.
+func (r *seenReader) Snapshot(flow.CheckpointID) (splits []flow.Split, err error) {
+	for _, p := range r.parts {
+		if !p.ended {
+			splits = append(splits, p.split())
+		}
 	}
-	return []flow.Split{wholeSplit(r.next)}, nil
+	return splits, nil
 }
 
 // Committed has nobody to tell.

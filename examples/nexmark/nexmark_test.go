@@ -76,16 +76,23 @@ func expected(t *testing.T, name string) profile {
 	return profile{}
 }
 
-func TestEveryQueryGivesTheIndependentAnswerAtAnyParallelism(t *testing.T) {
+// ways are the parallelisms and modes that every query is run with under the race detector; internal/endtoend runs all of
+// them.
+var ways = []struct{ parallelism, mode string }{
+	{"4", "streaming"},
+	{"2", "auto"},
+}
+
+func TestEveryQueryGivesTheIndependentAnswer(t *testing.T) {
 	want := expected(t, "tiny")
 	for _, query := range slices.Sorted(maps.Keys(queries)) {
 		if query == "q12" {
 			continue // by the clock: see below
 		}
-		for _, parallelism := range []string{"1", "4"} {
-			t.Run(query+"/"+parallelism, func(t *testing.T) {
+		for _, way := range ways {
+			t.Run(query+"/"+way.parallelism+"/"+way.mode, func(t *testing.T) {
 				cfg := &Config{Query: query, Events: want.N, Seed: want.Seed, UsPerEvent: want.UsPerEvent, Out: t.TempDir()}
-				flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", parallelism), flowtest.Setting("mode", "streaming"))
+				flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", way.parallelism), flowtest.Setting("mode", way.mode))
 				if got := digestOf(t, cfg.Out); got != want.Queries[query] {
 					t.Errorf("digest %+v, want %+v", got, want.Queries[query])
 				}

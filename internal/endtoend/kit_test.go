@@ -88,6 +88,8 @@ const (
 	exitOK     = 0
 	exitPlan   = 2
 	exitFailed = 8
+
+	exitCancelled = 9
 )
 
 // job runs a job binary embedded, with a directory for its temporary files.
@@ -204,6 +206,7 @@ type jobStatus struct {
 		Index, Attempt, Region  int
 		Operators               []string
 		Counters                *struct {
+			RecordsIn      int64 `json:",string"`
 			SpilledBytes   int64 `json:",string"`
 			SpilledRecords int64 `json:",string"`
 			StoredBytes    int64 `json:",string"`
