@@ -36,6 +36,8 @@ type Spaces[K comparable, H any] struct {
 	dropped [][]*Space[K, H]
 	over    []*Space[K, H] // to be closed
 	turn    int            // which space is maintained next
+	newest  *Space[K, H]   // that was looked up; nil: none
+	bytes   int            // of all spaces, as they were when they were last looked after
 	err     error
 }
 
@@ -46,6 +48,7 @@ type Space[K comparable, H any] struct {
 	Dir     *Directory[K]
 	Handles H
 	born    uint32 // epoch
+	bytes   int    // as it was counted
 }
 
 // NewSpaces makes state without namespaces, for the key groups in [first, end). declare declares the states of each; they
@@ -73,7 +76,7 @@ func (s *Spaces[K, H]) make(id int64) (*Space[K, H], error) {
 	if err := sp.Dir.init(s.opts, s.epochs); err != nil {
 		return nil, err
 	}
-	sp.Dir.t.Space = binary.AppendVarint(nil, id)
+	sp.Dir.t.Space, sp.Dir.t.Above = binary.AppendVarint(nil, id), &s.err
 	var err error
 	sp.Handles, err = s.declare(sp.Dir)
 	return sp, err
@@ -82,6 +85,7 @@ func (s *Spaces[K, H]) make(id int64) (*Space[K, H], error) {
 // Open is the namespace with this id, a new one if there is none. It fails only if declare does.
 func (s *Spaces[K, H]) Open(id int64) (*Space[K, H], error) {
 	if sp := s.open[id]; sp != nil {
+		s.newest = sp
 		return sp, nil
 	}
 	sp, err := s.make(id)
@@ -89,7 +93,16 @@ func (s *Spaces[K, H]) Open(id int64) (*Space[K, H], error) {
 		return nil, fmt.Errorf("open namespace %d: %w", id, err)
 	}
 	s.insert(sp)
+	s.newest = sp
+	s.count(sp)
 	return sp, nil
+}
+
+// count takes note of the size of a space. All of them together are never looked at: there may be a hundred thousand.
+func (s *Spaces[K, H]) count(sp *Space[K, H]) {
+	now := sp.Dir.Bytes()
+	s.bytes += now - sp.bytes
+	sp.bytes = now
 }
 
 func (s *Spaces[K, H]) insert(sp *Space[K, H]) {
@@ -106,7 +119,13 @@ func (s *Spaces[K, H]) take(sp *Space[K, H]) {
 }
 
 // Find is the namespace with this id; nil if it is not open.
-func (s *Spaces[K, H]) Find(id int64) *Space[K, H] { return s.open[id] }
+func (s *Spaces[K, H]) Find(id int64) *Space[K, H] {
+	sp := s.open[id]
+	if sp != nil {
+		s.newest = sp
+	}
+	return sp
+}
 
 // Len is the number of namespaces.
 func (s *Spaces[K, H]) Len() int { return len(s.ids) }
@@ -146,6 +165,10 @@ func (s *Spaces[K, H]) Drop(sp *Space[K, H]) {
 func (s *Spaces[K, H]) bury() {
 	for _, sp := range s.over {
 		s.fail(sp.Dir.t.Close())
+		s.bytes -= sp.bytes
+		if s.newest == sp {
+			s.newest = nil
+		}
 	}
 	s.over = nil
 }
@@ -157,17 +180,7 @@ func (s *Spaces[K, H]) fail(err error) {
 }
 
 // Err is the first failure.
-func (s *Spaces[K, H]) Err() error {
-	if s.err != nil {
-		return s.err
-	}
-	for _, sp := range s.open {
-		if err := sp.Dir.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (s *Spaces[K, H]) Err() error { return s.err }
 
 // Freeze is that of Directory, for all namespaces.
 func (s *Spaces[K, H]) Freeze(id element.CheckpointID, extent Extent) (*Snapshot, error) {
@@ -250,24 +263,21 @@ const maintainAtOnce = 8
 func (s *Spaces[K, H]) Maintain(work int) error {
 	for range min(maintainAtOnce, len(s.ids)) {
 		s.turn = (s.turn + 1) % len(s.ids)
-		s.open[s.ids[s.turn]].Dir.t.Maintain(work)
+		sp := s.open[s.ids[s.turn]]
+		sp.Dir.t.Maintain(work)
+		s.count(sp)
 	}
 	s.own.Set(int64(s.epochs.Bytes((*follower[K, H])(s))))
 	return s.Err()
 }
 
-// Bytes is that of Directory. Dropped namespaces count until the epoch is decided.
+// Bytes is that of Directory. Each namespace counts with what it had when it was last looked after, dropped ones until the
+// epoch is decided.
 func (s *Spaces[K, H]) Bytes() int {
-	n := s.epochs.Bytes((*follower[K, H])(s))
-	for _, sp := range s.open {
-		n += sp.Dir.Bytes()
+	if s.newest != nil {
+		s.count(s.newest)
 	}
-	for _, list := range s.dropped {
-		for _, sp := range list {
-			n += sp.Dir.Bytes()
-		}
-	}
-	return n
+	return s.bytes + s.epochs.Bytes((*follower[K, H])(s))
 }
 
 // Header describes the chunks.

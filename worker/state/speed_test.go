@@ -115,3 +115,38 @@ func TestSpeedBarrier(t *testing.T) {
 		t.Errorf("a barrier takes %v with all keys dirty, %v with one of a hundred", all, few)
 	}
 }
+
+func TestSpeedSpaces(t *testing.T) {
+	many := 20_000
+	if invariant.Enabled {
+		many = 200
+	}
+	counts := func(n int) *Spaces[int64, *Value[int64]] {
+		s, err := NewSpaces(Options{MaxParallelism: 256, Checkpoints: true}, 0, 256, func(d *Directory[int64]) (*Value[int64], error) {
+			return ValueOf[int64](d, "count")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range int64(n) {
+			if _, err := s.Open(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return s
+	}
+	few, all := counts(10), counts(many)
+	batch := func(s *Spaces[int64, *Value[int64]], n int) {
+		for range n {
+			if err := s.Maintain(64); err != nil {
+				t.Fatal(err)
+			}
+			if s.Bytes() == 0 {
+				t.Fatal("the state has no size")
+			}
+		}
+	}
+	// What the loop does between two batches must not depend on how many windows are open: of each some lines of the cache are
+	// looked at, which are cold when there are many.
+	ratio.AtMost(t, 8, ratio.CPU, func(n int) { batch(few, n) }, func(n int) { batch(all, n) })
+}
