@@ -2,7 +2,6 @@ package flow_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -53,7 +52,10 @@ func TestPairsHaveTheKeyOrTheTimeOfTheirRecord(t *testing.T) {
 		flow.Timestamped(s).To("times", times)
 		return nil
 	}, flowtest.Cores(1))
-	if got := fmt.Sprint(keys.Values(), times.Values()); got != "[{true 4} {false 7}] [{4 40} {7 70}]" {
+	if got := keys.Values(); !slices.Equal(got, []flow.KV[bool, int]{{Key: true, Value: 4}, {Key: false, Value: 7}}) {
+		t.Error(got)
+	}
+	if got := times.Values(); !slices.Equal(got, []flow.Stamped[int]{{Value: 4, Time: 40}, {Value: 7, Time: 70}}) {
 		t.Error(got)
 	}
 }
