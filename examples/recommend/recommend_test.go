@@ -160,6 +160,33 @@ func TestCandidatesWaitForTheStandingOfTheirTime(t *testing.T) {
 	})
 }
 
+func TestTheJoinSurvives(t *testing.T) {
+	cfg := defaults(t)
+	var script []flowtest.Step[flowtest.Either[Candidates, Change]]
+	for i := range 2 * cfg.Users {
+		c, at := cfg.change(i)
+		script = append(script, flowtest.Record(flowtest.OfB[Candidates](c), at))
+	}
+	for i := range int64(40) {
+		at := opened.Add(time.Duration(i) * time.Minute)
+		c := Candidates{User: i % 7, At: at, Items: []Candidate{{i, i}}}
+		script = append(script, flowtest.Record(flowtest.OfA[Candidates, Change](c), at))
+		if i%4 == 3 {
+			script = append(script, flowtest.Watermark[flowtest.Either[Candidates, Change]](at-1))
+		}
+	}
+	flowtest.SurvivesConnected(t, Candidates.Of, Change.Of, func() *asOf { return &asOf{} }, script...)
+
+	h := flowtest.Connected(t, Candidates.Of, Change.Of, func() *asOf { return &asOf{} })
+	h.Push(flowtest.OfB[Candidates](Change{7, 10, Standing{Premium: true}}), 10)
+	h.Push(flowtest.OfB[Candidates](Change{7, 30, Standing{}}), 30)
+	h.Push(flowtest.OfA[Candidates, Change](Candidates{User: 7}), 20)
+	h.Watermark(40)
+	if got := h.Out(); len(got) != 1 || !got[0].Standing.Premium {
+		t.Errorf("joined %v", got)
+	}
+}
+
 func TestThePlanIsDeterministic(t *testing.T) { flowtest.Deterministic(t, defaults(t), build) }
 
 func TestAConfigurationThatMakesNoSenseIsRefused(t *testing.T) {

@@ -96,7 +96,7 @@ func (j *JobTest) Advance(d time.Duration) {
 
 // TryAdvance is Advance for a job that may fail: the error is a *JobError then.
 func (j *JobTest) TryAdvance(d time.Duration) error {
-	time.Sleep(d) // of the bubble
+	<-time.NewTimer(d).C // of the bubble
 	synctest.Wait()
 	select {
 	case <-j.ended:
