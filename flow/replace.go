@@ -3,6 +3,8 @@ package flow
 import (
 	"fmt"
 	"slices"
+
+	"github.com/sluiceio/sluice/connector/manual"
 )
 
 // replacement is a source or sink that stands in for the one that build gives under an id.
@@ -25,9 +27,16 @@ func (p *Pipeline) ReplaceSink[T any](id string, sink Sink[T]) {
 	p.replaced["sink "+id] = replacement{connector: sink, typ: fmt.Sprintf("flow.Sink[%T]", *new(T)), where: caller()}
 }
 
+// ReplaceAll puts every source and sink of the job into the hands of a test, but those that ReplaceSource and ReplaceSink name.
+// Call it before the job's own build function.
+func (p *Pipeline) ReplaceAll(by *manual.Connectors) { p.byHand = by }
+
 func replacedSource[T any](p *Pipeline, id, where string, src Source[T]) Source[T] {
 	if r, ok := take[Source[T]](p, "source "+id, where); ok {
 		return r
+	}
+	if p.byHand != nil {
+		return manual.Source(p.byHand, id, src)
 	}
 	return src
 }
@@ -35,6 +44,9 @@ func replacedSource[T any](p *Pipeline, id, where string, src Source[T]) Source[
 func replacedSink[T any](p *Pipeline, id, where string, sink Sink[T]) Sink[T] {
 	if r, ok := take[Sink[T]](p, "sink "+id, where); ok {
 		return r
+	}
+	if p.byHand != nil {
+		return manual.Sink[T](p.byHand, id)
 	}
 	return sink
 }

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ func TestSource[T any](t *testing.T, s Source[T]) {
 	}{
 		{"bounded without touching the outside", s.bounded},
 		{"splits have ids of their own and discovery ends", s.discovery},
+		{"discovery finds the same splits again", s.discoveredAgain},
 		{"every record once at any parallelism", s.complete},
 		{"a split gives the same records again", s.repeatable},
 		{"continues from every position", s.positions},
@@ -194,6 +196,21 @@ func (s Source[T]) discovery(t *testing.T) {
 		}
 	}
 	t.Error("discovery does not end")
+}
+
+// discoveredAgain: two enumerators that are asked for the same parallelism agree, also about the order. A run that begins anew
+// has to find what it has found before.
+func (s Source[T]) discoveredAgain(t *testing.T) {
+	src := s.Open(t)
+	for _, parallelism := range []int{1, 3} {
+		once, twice := discover(t, src, parallelism), discover(t, src, parallelism)
+		same := func(a, b connector.Split) bool {
+			return a.ID == b.ID && a.Version == b.Version && bytes.Equal(a.Data, b.Data)
+		}
+		if !slices.EqualFunc(once, twice, same) {
+			t.Errorf("for %d readers there were %d splits, then %d, or others, or in another order", parallelism, len(once), len(twice))
+		}
+	}
 }
 
 func (s Source[T]) complete(t *testing.T) {

@@ -41,12 +41,18 @@ var clockStart = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 // Keyed makes a harness with one subtask, whose clock shows the beginning of 2026. key is that of KeyBy.
 func Keyed[K comparable, In, Out any, P flow.KeyedProcessor[K, In, Out]](t testing.TB, key func(In) K, factory func() P) *Harness[K, In, Out] {
 	t.Helper()
+	return harness(t, key, func(o process.Options) task.StageOf[In, Out] { return keyedStage(key, factory, o) })
+}
+
+// harness makes one of an operator.
+func harness[K comparable, In, Out any](t testing.TB, key func(In) K, stage func(process.Options) task.StageOf[In, Out]) *Harness[K, In, Out] {
+	t.Helper()
 	hash, err := codec.Hasher[K]()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &Harness[K, In, Out]{t: t, key: key, hash: hash, now: clockStart, sides: map[string][]any{}, mem: operatortest.Memory(t, 0)}
-	h.stage = keyedStage(key, factory, process.Options{Unread: func(side string, v any, _ flow.Time) {
+	h.stage = stage(process.Options{Unread: func(side string, v any, _ flow.Time) {
 		h.sides[side] = append(h.sides[side], v)
 	}})
 	h.deploy(1)

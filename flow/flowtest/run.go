@@ -1,6 +1,7 @@
 package flowtest
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/sluiceio/sluice/flow"
 	"github.com/sluiceio/sluice/flow/launch"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/task"
 )
 
 // Option changes how a job runs in a test.
@@ -38,11 +40,6 @@ func Clock(now func() time.Time) Option {
 	return option(func(_ *flow.Pipeline, e *launch.Embedding) { e.Now = now })
 }
 
-// Source makes From(id, …) read these records, in one split. The options that the job gives to From hold.
-func Source[T any](id string, records ...T) Option {
-	return option(func(p *flow.Pipeline, _ *launch.Embedding) { p.ReplaceSource(id, flow.Values(records...)) })
-}
-
 // Run runs the job until it has finished, and fails the test if it does not.
 func Run[C any](t testing.TB, cfg *C, build func(*flow.Pipeline, *C) error, opts ...Option) {
 	t.Helper()
@@ -54,6 +51,15 @@ func Run[C any](t testing.TB, cfg *C, build func(*flow.Pipeline, *C) error, opts
 // Try is Run for jobs that may fail. The error is a *flow.PlanError if the job could not start, a *JobError if it failed.
 func Try[C any](t testing.TB, cfg *C, build func(*flow.Pipeline, *C) error, opts ...Option) error {
 	t.Helper()
+	prog, e, err := program(cfg, build, opts)
+	if err != nil {
+		return err
+	}
+	return finish(t.Context(), prog, e)
+}
+
+// program builds a job and how it is to run.
+func program[C any](cfg *C, build func(*flow.Pipeline, *C) error, opts []Option) (*task.Program, launch.Embedding, error) {
 	e := launch.Embedding{Name: "test", Settings: map[string]string{}, Slots: 2}
 	p, err := flow.Build(e.Name, cfg, func(p *flow.Pipeline, cfg *C) error {
 		for _, o := range opts {
@@ -62,13 +68,15 @@ func Try[C any](t testing.TB, cfg *C, build func(*flow.Pipeline, *C) error, opts
 		return build(p, cfg)
 	})
 	if err != nil {
-		return err
+		return nil, e, err
 	}
 	prog, err := p.Program()
-	if err != nil {
-		return err
-	}
-	job, err := launch.Embed(t.Context(), prog, e)
+	return prog, e, err
+}
+
+// finish runs a job until it has finished.
+func finish(ctx context.Context, prog *task.Program, e launch.Embedding) error {
+	job, err := launch.Embed(ctx, prog, e)
 	if err != nil {
 		return err
 	}
@@ -103,24 +111,4 @@ func (e *JobError) Error() string {
 		s += " (" + e.Position + ")"
 	}
 	return s
-}
-
-// Deterministic builds the job repeatedly and fails the test at the first difference between two graphs.
-func Deterministic[C any](t testing.TB, cfg *C, build func(*flow.Pipeline, *C) error) {
-	t.Helper()
-	graph := func() (*jobpb.Graph, []*jobpb.Diagnostic) {
-		p, err := flow.Build("test", cfg, build)
-		if err != nil {
-			t.Fatal(err)
-		}
-		prog, err := p.Program()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return prog.Graph, nil
-	}
-	first, _ := graph()
-	if diags := launch.Deterministic(first, graph); len(diags) > 0 {
-		t.Error(&flow.PlanError{Diagnostics: diags})
-	}
 }

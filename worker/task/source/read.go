@@ -127,11 +127,29 @@ func (h *head[T]) deliver(now time.Time, eof bool) error {
 			return err
 		}
 	}
+	if err := h.promised(now); err != nil {
+		return err
+	}
 	if len(h.recs.Done) > 0 || eof {
 		return h.finish(now, eof)
 	}
 	if now.Sub(h.marked) < MarkEvery && !h.dry {
 		return nil
+	}
+	h.marked = now
+	return h.say()
+}
+
+// promised takes over what the source itself has promised.
+func (h *head[T]) promised(now time.Time) error {
+	if len(h.recs.Marks) == 0 {
+		return nil
+	}
+	for _, m := range h.recs.Marks {
+		if m.Split < 0 || int(m.Split) >= h.have {
+			return fmt.Errorf("the reader promised a time for split %d of %d", m.Split, h.have)
+		}
+		h.marks.Set(1+int(m.Split), m.At)
 	}
 	h.marked = now
 	return h.say()
