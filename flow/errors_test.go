@@ -120,7 +120,9 @@ var faults = map[string]struct {
 			p.Of("a", 1).Process(newSplitter).OnError(flow.Retry(1, 0, flow.Skip)).To("out", drop[int]())
 		}, "E015", "done twice", "flow.DeadLetters"},
 	"dead letters that nobody reads": {
-		func(p *flow.Pipeline) { p.Of("a", 1).TryMap(try).ID("half").OnError(flow.DeadLetters).To("out", drop[int]()) },
+		func(p *flow.Pipeline) {
+			p.Of("a", 1).TryMap(try).ID("half").OnError(flow.DeadLetters).To("out", drop[int]())
+		},
 		"E019", "half", "Pipeline.DeadLetters"},
 	"dead letters that nobody writes": {
 		func(p *flow.Pipeline) {

@@ -41,17 +41,3 @@ func Entries[K comparable, T any](k KeyedStream[K, T]) Stream[KV[K, T]] {
 	n.declare = append(n.declare, func(p *Pipeline) { declareKey[K](p, n.op.Inputs[0], k.where) })
 	return derive[KV[K, T]](k.s.p, n)
 }
-
-// Timestamped makes pairs of records and their event times.
-func Timestamped[T any](s Stream[T]) Stream[Stamped[T]] {
-	return s.Process(func() stamping[T] { return stamping[T]{} })
-}
-
-type stamping[T any] struct{}
-
-func (stamping[T]) Open(*OpSetup[Stamped[T]]) error { return nil }
-
-func (stamping[T]) Process(c *OpCtx[Stamped[T]], v T) error {
-	c.Emit(Stamped[T]{v, c.Timestamp()})
-	return nil
-}

@@ -47,7 +47,7 @@ type Pipeline struct {
 	codecs   map[any]any // compiled *codec.Codec[T] by reflect.Type
 	replaced map[string]replacement
 	letters  func(all Stream[DeadLetter], more []Stream[DeadLetter]) // of DeadLetters; nil: not called
-	byHand   *manual.Connectors // nil: sources and sinks are the job's own
+	byHand   *manual.Connectors                                      // nil: sources and sinks are the job's own
 }
 
 // node is an operator with its typed parts; its index in Pipeline.nodes is its index in the graph. The typed parts are
