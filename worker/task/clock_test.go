@@ -38,7 +38,9 @@ func clocks(c *cluster) (text []string) {
 	return text
 }
 
-func state(s taskpb.ClockState) string { return strings.ToLower(strings.TrimPrefix(s.String(), "CLOCK_")) }
+func state(s taskpb.ClockState) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "CLOCK_"))
+}
 
 func at(us int64) string {
 	switch us {
