@@ -17,7 +17,7 @@ func (p *Pipeline) From[T any](id string, src Source[T], opts ...SourceOption[T]
 		opt(&o)
 	}
 	if o.err != nil {
-		p.fault("E018", where, fmt.Sprintf("source %q: %v", id, o.err), "use a duration that is zero or positive")
+		p.fault("E018", where, fmt.Sprintf("source %q: %v", id, o.err), o.fix)
 	}
 	src = replacedSource(p, id, where, src)
 	if c, ok := src.(connector.Checker); ok {
@@ -46,6 +46,7 @@ type SourceOption[T any] func(*sourceOptions[T])
 type sourceOptions[T any] struct {
 	task task.SourceOptions[T]
 	err  error
+	fix  string // of err
 }
 
 // WatermarkOption sets how a source makes watermarks.
@@ -55,6 +56,9 @@ type watermarkOptions struct {
 	outOfOrder time.Duration
 	idleAfter  time.Duration
 	every      bool
+	group      string
+	drift      time.Duration
+	aligned    bool
 }
 
 // idleAfter is the default of IdleAfter.
@@ -73,7 +77,7 @@ func EventTimeBy[T any](f func(T) Time, gen func() WatermarkGenerator[T], opts .
 		o.marked(f, opts)
 		o.task.Generator = gen
 		if o.task.OutOfOrder != 0 && o.err == nil {
-			o.err = errors.New("OutOfOrder beside a generator, which says itself what it promises")
+			o.err, o.fix = errors.New("OutOfOrder beside a generator, which says itself what it promises"), "leave OutOfOrder out"
 		}
 	}
 }
@@ -91,8 +95,14 @@ func (o *sourceOptions[T]) marked(f func(T) Time, opts []WatermarkOption) {
 		o.task.Watermarks = task.WatermarksPerRecord
 	}
 	o.task.OutOfOrder, o.task.IdleAfter = w.outOfOrder, w.idleAfter
-	if w.outOfOrder < 0 || w.idleAfter < 0 {
+	o.task.Group, o.task.MaxDrift = w.group, w.drift
+	switch {
+	case w.outOfOrder < 0 || w.idleAfter < 0:
 		o.err = fmt.Errorf("a negative duration (OutOfOrder %v, IdleAfter %v)", w.outOfOrder, w.idleAfter)
+		o.fix = "use a duration that is zero or positive"
+	case w.aligned && (w.group == "" || w.drift < time.Microsecond):
+		o.err = fmt.Errorf("alignment group %q with a drift of %v", w.group, w.drift)
+		o.fix = `flow.Align("name", d) with a drift of a microsecond or more`
 	}
 }
 
@@ -118,4 +128,13 @@ func EveryRecord() WatermarkOption {
 // hold the others back. The default is a minute; 0 never does.
 func IdleAfter(d time.Duration) WatermarkOption {
 	return func(o *watermarkOptions) { o.idleAfter = d }
+}
+
+// Align keeps the splits of all sources with this group together in event time: one whose watermark is more than maxDrift ahead
+// of the lowest one of the group is not read until the others have come closer, so that windows and joins need not hold what the
+// slow ones have not reached yet. Splits that are idle, have ended, or have no watermark yet hold nobody, and results do not
+// depend on it. Other processes are heard with the heartbeats: less drift than event time passes in a second makes fast sources
+// wait for those, and while nothing is heard for ten seconds a process aligns its own splits only.
+func Align(group string, maxDrift time.Duration) WatermarkOption {
+	return func(o *watermarkOptions) { o.group, o.drift, o.aligned = group, maxDrift, true }
 }

@@ -19,6 +19,7 @@ type Config struct {
 	Keys int64  `flag:"keys" default:"100000" help:"different keys (wide)"`
 	Size int    `flag:"size" default:"8" help:"bytes of the payload of a record"`
 	Rate int    `flag:"rate" default:"0" help:"records per second of every source; 0: full speed"`
+	Idle int    `flag:"idle" default:"0" help:"seconds after which a source without records is idle; 0: never (stuck)"`
 	Out  string `flag:"out" default:"trial-out" help:"directory of the part files"`
 }
 
@@ -33,6 +34,8 @@ var jobs = map[string]func(p *flow.Pipeline, cfg *Config){
 	"endless":  endless,
 	"dammed":   dammed,
 	"wide":     wide,
+	"stuck":    stuck,
+	"aligned":  aligned,
 }
 
 // record number ID.

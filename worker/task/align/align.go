@@ -103,7 +103,7 @@ func (m *Member) Stand(at element.Time) element.Time {
 }
 
 // Wait has the reader woken when its group stands at need or further. False: it does already. Otherwise again is when to ask
-// once more, because what was heard of others will have become old; zero: never.
+// once more: nobody wakes it when what was heard of others, now or later, has become old.
 func (m *Member) Wait(need element.Time) (again time.Time, wait bool) {
 	g := m.groups
 	g.mu.Lock()
@@ -115,9 +115,9 @@ func (m *Member) Wait(need element.Time) (again time.Time, wait bool) {
 	}
 	m.need = need
 	if of.fresh(now) {
-		again = of.heard.Add(StaleAfter)
+		return of.heard.Add(StaleAfter), true
 	}
-	return again, true
+	return now.Add(StaleAfter), true
 }
 
 // Tell is where the members of this process stand, by name: MaxTime if none of a group has an active split.

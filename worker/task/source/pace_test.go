@@ -108,6 +108,8 @@ type party struct {
 	far    *hearsay
 	asleep bool
 	alarm  time.Time // when its loop looks at the clock; zero: never
+	waits  bool      // it sleeps until its group has moved
+	spins  int       // times in a row that this was at once, and nothing was polled
 }
 
 func (p *party) arm(t time.Time) { p.alarm = chain.Earlier(p.alarm, t) }
@@ -244,17 +246,18 @@ func (m *meeting) step(p *party) {
 	if progress.State != chain.Working {
 		p.asleep = true
 		m.look(p)
-		if !p.alarm.IsZero() && !p.alarm.After(m.now) {
+		if p.alarm.IsZero() || p.alarm.After(m.now) || p.r.polls > polls {
+			p.spins = 0
+		} else if p.spins++; p.spins > 5 {
 			m.t.Fatal("it sleeps until a time that is over: its loop spins")
 		}
+		m.due(p)
 	}
+	p.waits = p.r.polls == polls && p.asleep && p.h.poll.emptyFrom.IsZero() // else it waits for a moment
 	if p.r.polls == polls {
 		return
 	}
-	limit := element.MaxTime
-	if stand < element.MaxTime-drift {
-		limit = stand + drift
-	}
+	limit := within(stand)
 	for _, s := range p.r.last {
 		ahead := before[s] // of a reader that cannot pause: what it has that is the furthest behind
 		if !p.src.pauses {
@@ -262,6 +265,28 @@ func (m *meeting) step(p *party) {
 		}
 		if before[s] > element.MinTime && ahead > limit {
 			m.t.Fatalf("a record of split %d, which is at %d; the group stands at %d", s, before[s], stand)
+		}
+	}
+}
+
+// within is how far a split may be when its group stands at t.
+func within(t element.Time) element.Time {
+	if t < element.MaxTime-drift {
+		return t + drift
+	}
+	return element.MaxTime
+}
+
+// nobodyOversleeps: whoever waits for the group is told when it has come close enough.
+func (m *meeting) nobodyOversleeps() {
+	for i, p := range m.parties {
+		if !p.waits || p.h.mail.Pending() {
+			continue
+		}
+		for s := range p.src.times {
+			if at, counts := p.counts(s); counts && at <= within(m.stands(p)) {
+				m.t.Fatalf("reader %d sleeps: its split %d is at %d, the group at %d", i, s, at, m.stands(p))
+			}
 		}
 	}
 }
@@ -282,10 +307,15 @@ func (m *meeting) exchange() {
 func (m *meeting) pass(d time.Duration) {
 	m.now = m.now.Add(d)
 	for _, p := range m.parties {
-		if !p.alarm.IsZero() && !p.alarm.After(m.now) {
-			p.alarm = time.Time{}
-			p.h.mail.Tick()
-		}
+		m.due(p)
+	}
+}
+
+// due fires a timer whose time has come.
+func (m *meeting) due(p *party) {
+	if !p.alarm.IsZero() && !p.alarm.After(m.now) {
+		p.alarm = time.Time{}
+		p.h.mail.Tick()
 	}
 }
 
@@ -306,6 +336,7 @@ func (m *meeting) settle() {
 		for _, p := range m.parties {
 			for range 20 {
 				m.step(p)
+				m.nobodyOversleeps()
 			}
 		}
 		m.exchange()
@@ -347,6 +378,7 @@ func TestAlignedSplitsStayTogetherAndNobodyWaitsForEver(t *testing.T) {
 			default:
 				m.step(m.parties[rapid.IntRange(0, len(m.parties)-1).Draw(rt, "reader")])
 			}
+			m.nobodyOversleeps()
 		}
 		// Splits without records stay behind until they are idle; the others do not wait any longer than that. Those of bounded
 		// sources never are.

@@ -23,6 +23,7 @@ func (h *head[T]) Step(limit int) (chain.Progress, error) {
 	}
 	if h.pace.member != nil && h.ahead() {
 		h.ear.close(h.rt.Now())
+		h.poll.emptyFrom = time.Time{} // it sleeps until it is woken, however long ago the last poll was
 		return chain.Progress{State: chain.Starved}, nil
 	}
 	h.renewPoll()

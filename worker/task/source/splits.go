@@ -147,7 +147,6 @@ func (h *head[T]) OnTime(now time.Time) (next time.Time, err error) {
 	if h.idles() && h.lastPhase() { // what is bounded has only not ended yet
 		next = chain.Earlier(next, h.restIdle(now))
 	}
-	h.place()
 	return next, h.say()
 }
 
