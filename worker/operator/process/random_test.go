@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/snapshot/chunk"
 	"github.com/sluiceio/sluice/worker/operator/operatortest"
 	"github.com/sluiceio/sluice/worker/operator/process"
 	"github.com/sluiceio/sluice/worker/state"
@@ -94,19 +93,8 @@ func (x *world) start(t *rapid.T, i, parallelism int) *subtask {
 		t.Fatal(err)
 	}
 	if x.base > 0 {
-		var chain []*chunk.Reader
-		for _, b := range x.chains[x.base] {
-			r, err := chunk.NewReader(bytes.NewReader(b), int64(len(b)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			chain = append(chain, r)
-		}
-		for _, table := range rt.Tables() {
-			if err := table.Import(x.t.Context(), chain, rt.KeyGroups.First, rt.KeyGroups.End); err != nil {
-				t.Fatal(err)
-			}
-			table.Restored(x.base)
+		if err := operatortest.Load(x.t, rt, operatortest.Stored{Checkpoint: x.base, Chunks: x.chains[x.base]}); err != nil {
+			t.Fatal(err)
 		}
 		x.restored(t, s)
 	}
