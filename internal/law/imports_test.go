@@ -35,7 +35,7 @@ const (
 // pureCoordinator are the facts and decisions of the coordinator.
 var pureCoordinator = []string{
 	"coordinator/state", "coordinator/state/ordered", "coordinator/plan", "coordinator/region", "coordinator/recovery", "coordinator/checkpoint",
-	"coordinator/schedule", "coordinator/lane", "coordinator/supply", "coordinator/placement", "coordinator/tally", "coordinator/rollout", "coordinator/split", "coordinator/timer",
+	"coordinator/schedule", "coordinator/lane", "coordinator/supply", "coordinator/placement", "coordinator/tally", "coordinator/rollout", "coordinator/split", "coordinator/timer", "coordinator/blame", "coordinator/group",
 }
 
 // pure are the packages whose functions are functions: same arguments, same answer.

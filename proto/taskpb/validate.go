@@ -77,6 +77,8 @@ func (m *AgentMessage) Validate() error {
 		return at(b.AssignSplits.Validate(), "assign splits")
 	case *AgentMessage_OpenGate:
 		return at(b.OpenGate.Validate(), "open gate")
+	case *AgentMessage_GroupClocks:
+		return at(b.GroupClocks.Validate(), "group clocks")
 	}
 	return fmt.Errorf("agent message of unknown kind %T", m.Message)
 }
@@ -340,7 +342,7 @@ func (u *SubtaskUpdate) checkPartitions() error {
 	return nil
 }
 
-// Validate checks the counters' attempts.
+// Validate checks the counters' attempts, and what is said about time.
 func (s *Sample) Validate() error {
 	for i, c := range s.Counters {
 		if err := checkAttempt(c.Chain, c.Index, c.Attempt); err != nil {
@@ -350,7 +352,7 @@ func (s *Sample) Validate() error {
 			return at(err, "counters[%d]", i)
 		}
 	}
-	return nil
+	return s.ValidateTime()
 }
 
 // Validate checks the target.

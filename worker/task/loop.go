@@ -201,7 +201,13 @@ func (l *loop) letters() error {
 			return err
 		}
 	}
-	return l.onTime()
+	if err := l.onTime(); err != nil {
+		return err
+	}
+	if l.meter.asked.Load() { // perhaps nothing else happens for long
+		l.meter.publish(l)
+	}
+	return nil
 }
 
 // onTime lets head and operators do what is due, and sets the timer for what will be.

@@ -16,6 +16,9 @@ type meter struct {
 	published                 time.Time
 	outlets                   []chain.Outlet
 
+	asked atomic.Bool                  // somebody wants to know about the clock
+	clock atomic.Pointer[taskpb.Clock] // as it was told last; nil: never
+
 	copy   [gauges]atomic.Int64
 	counts atomic.Pointer[[]*chain.Count] // of the job's own; nil until the subtask is wired
 }
@@ -101,6 +104,15 @@ func (m *meter) publish(l *loop) {
 	for _, count := range c.Counts() {
 		count.Publish()
 	}
+	if m.asked.Load() {
+		m.tell(l)
+	}
+}
+
+// tell answers a question about the clock. It walks over the inputs, which publish must not do every time.
+func (m *meter) tell(l *loop) {
+	m.asked.Store(false)
+	m.clock.Store(l.chain.Clock(l.head))
 }
 
 // declare makes the counts of the job's own known.

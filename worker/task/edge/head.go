@@ -210,6 +210,27 @@ func (h *Head) Received() chain.Received {
 	return r
 }
 
+// Clock implements chain.Head.
+func (h *Head) Clock(c *taskpb.Clock) {
+	_, c.Idle = h.marks.Said()
+	for i := range h.inputs {
+		in := h.inputs[i].Gate.Clock()
+		at, state := h.marks.At(i)
+		in.WatermarkUs, in.State = int64(at), clockState(state)
+		c.Inputs = append(c.Inputs, in)
+	}
+}
+
+func clockState(s mark.State) taskpb.ClockState {
+	switch s {
+	case mark.Idle:
+		return taskpb.ClockState_CLOCK_IDLE
+	case mark.Ended:
+		return taskpb.ClockState_CLOCK_ENDED
+	}
+	return taskpb.ClockState_CLOCK_ACTIVE
+}
+
 // Close gives up every gate.
 func (h *Head) Close(err error) error {
 	for i := range h.inputs {

@@ -188,7 +188,7 @@ func (h *head[T]) finish(now time.Time, eof bool) error {
 
 // wake takes splits that were idle and have records into the minimum, and says so before these come.
 func (h *head[T]) wake() error {
-	if h.active == nil { // splits are never idle
+	if !h.idles() {
 		return nil
 	}
 	woken := false
@@ -236,9 +236,7 @@ func (h *head[T]) observe(now time.Time) {
 			}
 		}
 		h.promise(s, newest)
-		if h.active != nil {
-			h.active[s] = now
-		}
+		h.since[s], h.had[s] = now, true
 	}
 }
 
@@ -269,10 +267,7 @@ func (h *head[T]) pushAll() {
 
 // pushMarked is pushAll with a watermark after each record that moves it.
 func (h *head[T]) pushMarked() error {
-	now := time.Time{}
-	if h.active != nil {
-		now = h.rt.Now()
-	}
+	now := h.rt.Now()
 	for i, v := range h.recs.Vals {
 		h.at = i
 		h.rt.At = h.recs.Times[i]
@@ -282,9 +277,7 @@ func (h *head[T]) pushMarked() error {
 		}
 		h.push(v)
 		h.promise(s, h.recs.Times[i])
-		if h.active != nil {
-			h.active[s] = now
-		}
+		h.since[s], h.had[s] = now, true
 		if err := h.say(); err != nil {
 			return err
 		}

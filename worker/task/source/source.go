@@ -217,7 +217,9 @@ type head[T any] struct {
 	marks    *mark.Merger   // over unassigned and, one further, each split
 	newest   []element.Time // by split: largest time seen
 	gens     []Generator[T] // by split; nil: there are none
-	active   []time.Time    // by split: of the last record; only with IdleAfter
+	ids      []string       // by split
+	since    []time.Time    // by split: of the last record, and until there is one when it was given; only if marking
+	had      []bool         // by split: it has had a record; only if marking
 	start    time.Time      // when it began to wait for its first split
 	marked   time.Time      // of the last watermark
 }

@@ -38,6 +38,7 @@ func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
 	}
 	for _, s := range fresh {
 		h.add(s.Phase, now)
+		h.ids = append(h.ids, s.Id)
 	}
 	switch {
 	case a.End:
@@ -89,8 +90,8 @@ func (h *head[T]) add(phase int32, now time.Time) {
 	if h.opts.Generator != nil {
 		h.gens = append(h.gens, h.opts.Generator())
 	}
-	if h.idles() {
-		h.active = append(h.active, now)
+	if h.marking {
+		h.since, h.had = append(h.since, now), append(h.had, false)
 	}
 	if newest > element.MinTime {
 		h.promise(connector.SplitIndex(h.have-1), newest)
@@ -158,7 +159,7 @@ func (h *head[T]) restIdle(now time.Time) (next time.Time) {
 	for i := range h.marks.Active() {
 		since := h.start
 		if i != unassigned {
-			since = h.active[i-1]
+			since = h.since[i-1]
 		}
 		due := since.Add(h.opts.IdleAfter)
 		if due.After(now) {
