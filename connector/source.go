@@ -92,6 +92,14 @@ type Reader[T any] interface {
 	Close() error
 }
 
+// Pauser is a Reader that can leave some of its splits alone while it reads the others: what flow.Align asks for. A reader that
+// reads one split after the other need not be one.
+type Pauser interface {
+	// Pause has Poll deliver nothing of these splits, and everything of the others, until it is called again. False: it cannot,
+	// and none is paused. Called between polls. With every split paused, Poll may wait until ctx is done.
+	Pause(splits []SplitIndex) bool
+}
+
 // RecordError is a record that could not be decoded; the operator's error policy decides what becomes of it.
 type RecordError struct {
 	Split SplitIndex

@@ -18,6 +18,7 @@ import (
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/spill"
+	"github.com/sluiceio/sluice/worker/task/align"
 	"github.com/sluiceio/sluice/worker/task/commit"
 	"github.com/sluiceio/sluice/worker/task/mail"
 )
@@ -96,6 +97,7 @@ type Process struct {
 	cfg        Config
 	log        hclog.Logger
 	committing chan struct{} // holds the running Commit
+	groups     *align.Groups // of sources
 
 	mu struct {
 		sync.Mutex
@@ -130,7 +132,7 @@ func NewProcess(cfg Config) (*Process, error) {
 	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = DefaultStopTimeout
 	}
-	p := &Process{cfg: cfg, log: cfg.Log.Named("task").With("job", cfg.Job), committing: make(chan struct{}, 1)}
+	p := &Process{cfg: cfg, log: cfg.Log.Named("task").With("job", cfg.Job), committing: make(chan struct{}, 1), groups: align.New(cfg.Now)}
 	p.mu.regions = map[int32]*fence{}
 	p.mu.newest = map[subtaskID]*attempt{}
 	p.mu.running = map[*attempt]string{}
@@ -304,6 +306,15 @@ func (p *Process) openGates(m *taskpb.OpenGate) (told []*attempt) {
 		}
 	}
 	return told
+}
+
+// GroupClocks says where the alignment groups of the job stand in its other processes.
+func (p *Process) GroupClocks(m *taskpb.GroupClocks) {
+	if err := m.Validate(); err != nil || m.Job != p.cfg.Job {
+		p.log.Warn("alignment refused", "for", m.GetJob(), "error", err)
+		return
+	}
+	p.groups.Hear(m.Groups)
 }
 
 // AssignSplits gives a source the splits that it asked for. A message for another attempt is dropped.

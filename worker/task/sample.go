@@ -33,6 +33,7 @@ func (p *Process) Sample() *taskpb.Sample {
 	if p.cfg.Spill != nil {
 		s.SpillFiles = p.cfg.Spill.Totals().Files
 	}
+	s.Groups = p.groups.Tell()
 	for _, a := range attempts {
 		s.Counters = append(s.Counters, a.counters())
 		if !runs[a] {

@@ -93,7 +93,7 @@ func (w *wiring) wireSource(op int32) (*wired, error) {
 	self := chain.Node{ID: rt.Task.Operator, Runtime: rt, Operator: Base{}, Kids: offsets, Size: 1 + len(kids)}
 	c := chain.New(w.ctx, w.cur, append([]chain.Node{self}, kids...), 0)
 	h, err := w.proc.cfg.Program.Nodes[op].Source.Open(source.Config{
-		Runtime: rt, Chain: c, Mail: w.mail, Out: outs[""], Request: w.requestSplits(op), Gate: w.gateOfSource(),
+		Runtime: rt, Chain: c, Mail: w.mail, Out: outs[""], Request: w.requestSplits(op), Gate: w.gateOfSource(), Groups: w.proc.groups,
 	})
 	if err != nil {
 		return nil, fault.Of(err, fault.CodeSource, rt.Task.Operator)

@@ -127,6 +127,10 @@ func (h *host) do(ctx context.Context, m *taskpb.AgentMessage) {
 		if h.tasks != nil {
 			h.tasks.OpenGate(m.OpenGate)
 		}
+	case *taskpb.AgentMessage_GroupClocks:
+		if h.tasks != nil {
+			h.tasks.GroupClocks(m.GroupClocks)
+		}
 	}
 }
 

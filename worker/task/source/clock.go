@@ -24,6 +24,9 @@ func (h *head[T]) Clock(c *taskpb.Clock) {
 		switch _, state := h.marks.At(1 + i); state {
 		case mark.Active:
 			s.Active++
+			if h.marking && h.pace.held[i] {
+				s.Paused++
+			}
 		case mark.Idle:
 			s.Idle++
 		case mark.Ended:
@@ -31,6 +34,9 @@ func (h *head[T]) Clock(c *taskpb.Clock) {
 			continue
 		}
 		open = append(open, i)
+	}
+	if m := h.pace.member; m != nil {
+		s.Group, s.MaxDriftUs, s.GroupUs = h.opts.Group, h.opts.MaxDrift.Microseconds(), int64(h.pace.group)
 	}
 	slices.SortFunc(open, h.compareHold)
 	for _, i := range open[:min(len(open), taskpb.MaxClockSplits)] {
@@ -49,11 +55,14 @@ func (h *head[T]) compareHold(a, b int) int {
 func (h *head[T]) splitClock(i int) *taskpb.SplitClock {
 	at, state := h.marks.At(1 + i)
 	x := &taskpb.SplitClock{Id: h.ids[i], WatermarkUs: int64(at), NewestUs: int64(h.newest[i]), State: taskpb.ClockState_CLOCK_ACTIVE}
-	if state == mark.Idle {
+	switch {
+	case state == mark.Idle:
 		x.State = taskpb.ClockState_CLOCK_IDLE
+	case h.marking && h.pace.held[i]:
+		x.State = taskpb.ClockState_CLOCK_PAUSED
 	}
-	if h.marking && h.had[i] {
-		x.RecordUs = h.since[i].UnixMicro()
+	if h.marking && !h.last[i].IsZero() {
+		x.RecordUs = h.last[i].UnixMicro()
 	}
 	return x
 }

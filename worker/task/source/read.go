@@ -17,8 +17,13 @@ import (
 
 // Step polls the reader and delivers what it has read.
 func (h *head[T]) Step(limit int) (chain.Progress, error) {
+	h.place()
 	if h.waiting() {
 		return chain.Progress{State: chain.Starved}, nil // what is wanted is asked for before the loop sleeps
+	}
+	if h.pace.member != nil && h.ahead() {
+		h.ear.close(h.rt.Now())
+		return chain.Progress{State: chain.Starved}, nil
 	}
 	h.renewPoll()
 	if h.mail.Pending() { // it came before the poll could be interrupted by it
@@ -28,9 +33,13 @@ func (h *head[T]) Step(limit int) (chain.Progress, error) {
 	h.recs.Max = limit
 	h.at = -1
 	from := h.rt.Now()
+	h.ear.open(from)
 	err := h.pollOnce()
 	now := h.rt.Now()
 	n := len(h.recs.Vals)
+	if n > 0 {
+		h.ear.close(now) // until the next poll, whatever takes so long meanwhile
+	}
 	p := chain.Progress{Records: n, Empty: n == 0}
 	if took := now.Sub(from); n == 0 || n < limit && took >= chain.StepTime {
 		p.Waited = took // a reader that has more at hand fills the batch, or does not take so long for less
@@ -47,7 +56,9 @@ func (h *head[T]) Step(limit int) (chain.Progress, error) {
 	if err := h.deliver(now, eof); err != nil {
 		return p, err
 	}
+	h.place()
 	if h.dry && h.noMore {
+		h.leave()
 		p.State = chain.Ended
 		return p, h.chain.Control(element.Event{Kind: element.End, Time: element.MaxTime})
 	}
@@ -58,6 +69,7 @@ func (h *head[T]) Step(limit int) (chain.Progress, error) {
 func (h *head[T]) waiting() bool {
 	if h.gate != nil {
 		if !h.gate() {
+			h.ear.close(h.rt.Now())
 			return true
 		}
 		h.gate = nil
@@ -114,6 +126,7 @@ func (h *head[T]) deliver(now time.Time, eof bool) error {
 			return err
 		}
 		h.stamp(now)
+		h.place() // before consumers can keep it waiting
 		if h.perRecord {
 			if err := h.pushMarked(); err != nil {
 				return err
@@ -236,7 +249,7 @@ func (h *head[T]) observe(now time.Time) {
 			}
 		}
 		h.promise(s, newest)
-		h.since[s], h.had[s] = now, true
+		h.since[s], h.last[s] = h.ear.now(now), now
 	}
 }
 
@@ -277,7 +290,7 @@ func (h *head[T]) pushMarked() error {
 		}
 		h.push(v)
 		h.promise(s, h.recs.Times[i])
-		h.since[s], h.had[s] = now, true
+		h.since[s], h.last[s] = h.ear.now(now), now
 		if err := h.say(); err != nil {
 			return err
 		}
@@ -328,6 +341,7 @@ func (h *head[T]) Received() chain.Received { return chain.Received{Records: h.c
 
 // Close closes the reader.
 func (h *head[T]) Close(error) error {
+	h.leave()
 	h.mail.OnLetter(nil)
 	if h.poll.cancel != nil {
 		h.poll.cancel()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/task/align"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/mail"
@@ -53,6 +54,9 @@ type Options[T any] struct {
 	// IdleAfter takes a split that has had no record for so long out of the minimum; 0: never. A bounded source is
 	// never idle, it only has not ended yet.
 	IdleAfter time.Duration
+	// Group is the alignment group that the splits belong to: one that is more than MaxDrift ahead of the group waits. Empty: none.
+	Group    string
+	MaxDrift time.Duration
 	// OnError decides about records that the source could not decode. Its retries are for polls that fail.
 	OnError reject.Policy
 }
@@ -96,6 +100,8 @@ type Config struct {
 	Request func(Request)
 	// Gate is open when the source may emit; nil: it always may. Whoever opens it wakes the mailbox.
 	Gate func() bool
+	// Groups are the alignment groups of the process.
+	Groups *align.Groups
 }
 
 // Request says what a reader has: Have splits, of which Read are read to their end. It wants those beyond.
@@ -151,6 +157,7 @@ func (s *source[T]) Open(c Config) (_ chain.Head, err error) {
 	if !h.marking {
 		h.silence()
 	}
+	h.together(c.Groups)
 	return h, nil
 }
 
@@ -218,8 +225,10 @@ type head[T any] struct {
 	newest   []element.Time // by split: largest time seen
 	gens     []Generator[T] // by split; nil: there are none
 	ids      []string       // by split
-	since    []time.Time    // by split: of the last record, and until there is one when it was given; only if marking
-	had      []bool         // by split: it has had a record; only if marking
-	start    time.Time      // when it began to wait for its first split
-	marked   time.Time      // of the last watermark
+	since    []time.Time    // by split: of the last record, and until there is one when it was given, by the ear; only if marking
+	last     []time.Time    // by split: of the last record; zero: it has had none; only if marking
+	start    time.Time      // when it began to wait for its first split, by the ear
+	ear      ear
+	pace     pace
+	marked   time.Time // of the last watermark
 }

@@ -91,7 +91,7 @@ func (h *head[T]) add(phase int32, now time.Time) {
 		h.gens = append(h.gens, h.opts.Generator())
 	}
 	if h.marking {
-		h.since, h.had = append(h.since, now), append(h.had, false)
+		h.since, h.last, h.pace.held = append(h.since, h.ear.now(now)), append(h.last, time.Time{}), append(h.pace.held, false)
 	}
 	if newest > element.MinTime {
 		h.promise(connector.SplitIndex(h.have-1), newest)
@@ -147,23 +147,28 @@ func (h *head[T]) OnTime(now time.Time) (next time.Time, err error) {
 	if h.idles() && h.lastPhase() { // what is bounded has only not ended yet
 		next = chain.Earlier(next, h.restIdle(now))
 	}
+	h.place()
 	return next, h.say()
 }
 
 // restIdle takes the inputs of the merger that have been silent for IdleAfter out of the minimum, and returns when the
-// next one will be.
+// next one will be. What nobody listens to is not silent.
 func (h *head[T]) restIdle(now time.Time) (next time.Time) {
+	heard := h.ear.now(now)
 	if h.start.IsZero() {
-		h.start = now
+		h.start = heard
 	}
 	for i := range h.marks.Active() {
 		since := h.start
 		if i != unassigned {
+			if h.pace.held[i-1] {
+				continue
+			}
 			since = h.since[i-1]
 		}
 		due := since.Add(h.opts.IdleAfter)
-		if due.After(now) {
-			next = chain.Earlier(next, due)
+		if due.After(heard) {
+			next = chain.Earlier(next, now.Add(due.Sub(heard)))
 			continue
 		}
 		h.marks.Rest(i)
