@@ -95,6 +95,8 @@ var table = []rule{
 		external: testOnly, why: "the harness of operators' tests is linked into tests only"},
 	{room: []string{"worker/operator/async"}, project: []string{"worker/task", "worker/state", "worker/state/unkeyed", "flow/element", "flow/codec", "connector", "internal/run"},
 		why: "the one operator with goroutines: calls run beside the loop, in a group that it waits for"},
+	{room: []string{"worker/operator"}, project: []string{"worker/task", "worker/operator/...", "flow/window", "flow/element", "connector"},
+		why: "tests alone: the suite that every operator passes"},
 	{room: []string{"worker/operator/..."}, project: []string{"worker/task", "worker/spill", "worker/state", "worker/state/...", "flow/window", "flow/element", "flow/codec", "connector", "internal/failpoint"},
 		why: "operators are mechanism without the public types, so that flow can convert to them freely"},
 	{room: pureCoordinator,

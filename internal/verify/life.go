@@ -16,7 +16,7 @@ const (
 	// endlessFor is how long an endless job is watched.
 	endlessFor = time.Minute
 	// idleResident is how much a task process of an idle job with state may have resident, in bytes.
-	idleResident = 40 << 20
+	idleResident = 40_000_000
 )
 
 func (s *suite) lifeClaims() []claim {

@@ -91,27 +91,35 @@ func (h *Harness[In, Out]) Restore(t testing.TB, from ...Stored) {
 // TryRestore is Restore for state that may not fit.
 func (h *Harness[In, Out]) TryRestore(t testing.TB, from ...Stored) error {
 	t.Helper()
-	var readers []*chunk.Reader
 	h.store = Stored{}
 	for _, s := range from {
 		h.id = max(h.id, s.Checkpoint)
-		for i, b := range s.Chunks {
-			r, err := chunk.NewReader(bytes.NewReader(b), int64(len(b)))
-			if err != nil {
-				return fmt.Errorf("chunk %d: %w", i, err)
-			}
-			readers = append(readers, r)
-		}
 		h.store.Chunks = append(h.store.Chunks, s.Chunks...)
 	}
 	h.store.Checkpoint = h.id
-	for _, table := range h.Runtime.Tables() {
-		if err := table.Import(t.Context(), readers, h.Runtime.KeyGroups.First, h.Runtime.KeyGroups.End); err != nil {
-			return err
-		}
-		table.Restored(h.id)
+	if err := Load(t, h.Runtime, h.store); err != nil {
+		return err
 	}
 	return h.again()
+}
+
+// Load gives the tables of a fresh operator what a chain of chunks has of its key groups.
+func Load(t testing.TB, rt *task.Runtime, from Stored) error {
+	var chain []*chunk.Reader
+	for i, b := range from.Chunks {
+		r, err := chunk.NewReader(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return fmt.Errorf("chunk %d: %w", i, err)
+		}
+		chain = append(chain, r)
+	}
+	for _, table := range rt.Tables() {
+		if err := table.Import(t.Context(), chain, rt.KeyGroups.First, rt.KeyGroups.End); err != nil {
+			return err
+		}
+		table.Restored(from.Checkpoint)
+	}
+	return nil
 }
 
 // Rewind puts the state back to the last snapshot, in place. The watermark begins anew, as after a restore.
