@@ -92,7 +92,7 @@ func TestASilentSplitThatHoldsTimeIsNamed(t *testing.T) {
 	job = c.begin("moving", "-p", "job=stuck", "-p", "rate=2000", "-p", "idle=1", "-p", "out="+out+"2", "--parallelism", "2")
 	await(t, func() bool { // past what the silent source has promised
 		for _, o := range c.clocks(job).Operators {
-			if strings.HasPrefix(o.Operator, "numbered") && o.WatermarkUs > 100 {
+			if strings.HasPrefix(o.Operator, "counted") && o.WatermarkUs > 100 {
 				return true
 			}
 		}
@@ -106,8 +106,8 @@ func TestASilentSplitThatHoldsTimeIsNamed(t *testing.T) {
 // Two aligned sources in two processes: the fast one, which could read millions of records per second, stays with the slow one.
 func TestAlignedSourcesOfTwoProcessesStayTogether(t *testing.T) {
 	c := newCluster(t, options{workers: 2, slots: 1})
-	job := c.begin("aligned", "-p", "job=aligned", "-p", "rate=2000", "-p", "out="+filepath.Join(t.TempDir(), "out"), "--parallelism", "2")
-	const enough = 5000 // records of the slow source, one per µs of event time: more than the drift
+	job := c.begin("aligned", "-p", "job=aligned", "-p", "rate=20000", "-p", "out="+filepath.Join(t.TempDir(), "out"), "--parallelism", "2")
+	const enough = 30_000 // records of the slow source, one per µs of event time: more than the drift
 	await(t, func() bool {
 		k := c.clocks(job)
 		slow, _ := k.newest("slow")
@@ -117,7 +117,7 @@ func TestAlignedSourcesOfTwoProcessesStayTogether(t *testing.T) {
 	k := c.clocks(job)
 	slow, _ := k.newest("slow")
 	fast, _ := k.newest("fast")
-	// Beyond the drift of 1,000: a poll of each reader, what the other process did not know at first, and the age of the answer.
+	// Beyond the drift of 20,000: a poll of each reader, what the other process did not know at first, and the age of the answer.
 	if limit := slow + 200_000; fast > limit {
 		t.Errorf("the fast source is at %d µs, the slow one at %d", fast, slow)
 	}

@@ -28,8 +28,8 @@ func stuck(p *flow.Pipeline, cfg *Config) {
 	counted(busy.Union(quiet).Map(numbered).ID("numbered"), cfg.Out)
 }
 
-// drift is how far the faster of two aligned sources may be ahead: a thousand records.
-const drift = time.Millisecond
+// drift is how far the faster of two aligned sources may be ahead: 20,000 records.
+const drift = 20 * time.Millisecond
 
 // aligned reads a source as fast as it can be read beside one of so many records per second, and lets the fast one wait.
 func aligned(p *flow.Pipeline, cfg *Config) {

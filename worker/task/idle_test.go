@@ -25,8 +25,8 @@ func newLives(n int) *lives {
 	return s
 }
 
-func (s *lives) OpenReader(_ context.Context, t *connector.Task) (connector.Reader[int], error) {
-	return s.of[t.Subtask].OpenReader(nil, t)
+func (s *lives) OpenReader(ctx context.Context, t *connector.Task) (connector.Reader[int], error) {
+	return s.of[t.Subtask].OpenReader(ctx, t)
 }
 
 // stands is what the subtasks of a chain in both processes have told last: their watermark, or that they are idle.

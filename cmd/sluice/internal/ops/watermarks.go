@@ -251,6 +251,10 @@ func silentSplit(b *apipb.Blame) (cause, fix string) {
 
 func behindSplit(r *apipb.WatermarksResponse, b *apipb.Blame) (cause, fix string) {
 	newest := b.Split.GetNewestUs()
+	if b.Split.GetState() == taskpb.ClockState_CLOCK_PAUSED {
+		return fmt.Sprintf("held by source %s, split %s: it waits for its alignment group, as far as its process has heard of that", b.Operator, b.Split.GetId()),
+			"a larger drift (flow.Align), if it waits often"
+	}
 	cause = fmt.Sprintf("held by source %s, split %s: its newest event is %s", b.Operator, b.Split.GetId(), instant(newest))
 	if newest != math.MinInt64 && newest < r.NewestUs {
 		return cause + fmt.Sprintf(", %s behind that of the fastest", lag(r.NewestUs, newest)),

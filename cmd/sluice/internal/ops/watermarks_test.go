@@ -74,6 +74,7 @@ func TestEveryCauseIsExplained(t *testing.T) {
 			{Operator: "op", SilentUs: -1, Bounded: true, State: jobpb.SubtaskState_SUBTASK_CREATED},
 			{Operator: "op", SilentUs: 3_000_000, IdleAfterUs: 60_000_000, Split: &taskpb.SplitClock{Id: "7", NewestUs: 1_000_000}},
 			{SilentUs: 3_000_000, Split: &taskpb.SplitClock{Id: "7", NewestUs: math.MinInt64}},
+			{Operator: "op", Split: &taskpb.SplitClock{Id: "8", State: taskpb.ClockState_CLOCK_PAUSED}},
 		} {
 			b.Cause = v
 			cause, fix := causeOf(&apipb.WatermarksResponse{Id: "j-1", NewestUs: 9_000_000}, b)
