@@ -126,7 +126,7 @@ func newKeyed[K comparable, In, Acc, Out any](rt *task.Runtime, r rules[K, In]) 
 	if o.dir, err = state.NewDirectory[K](rt.Options("windows", r.registry)); err != nil {
 		return nil, err
 	}
-	rt.Keep(o.dir)
+	rt.Keep(o.dir.Table())
 	if o.open, err = state.MapOf[element.Time, Entry[Acc]](o.dir, "window"); err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (o *sliding[K, In, Acc, Out]) open() (err error) {
 	if err != nil {
 		return err
 	}
-	o.rt.Derive(o.queues)
+	o.rt.Derive(o.queues.Table())
 	return o.derive()
 }
 
