@@ -141,10 +141,10 @@ func TestSpeedSpaces(t *testing.T) {
 	few, all := counts(10), counts(many)
 	batch := func(s *Spaces[int64, *Value[int64]], n int) {
 		for range n {
-			if err := s.Maintain(64); err != nil {
+			if err := s.all.Maintain(64); err != nil {
 				t.Fatal(err)
 			}
-			if s.Bytes() == 0 {
+			if s.all.Bytes() == 0 {
 				t.Fatal("the state has no size")
 			}
 		}

@@ -134,7 +134,7 @@ func newSide[K comparable, T any](rt *task.Runtime, name string, r *codec.Regist
 	if err != nil {
 		return nil, fmt.Errorf("%s side: %w", name, err)
 	}
-	rt.Keep(spaces)
+	rt.Keep(spaces.Table())
 	return &side[K, T]{spaces: spaces, width: width, keep: keep, next: element.MaxTime}, nil
 }
 

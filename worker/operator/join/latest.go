@@ -30,7 +30,7 @@ func (s Latest[K, L, R, Out]) Stages() (task.StageOf[L, Out], task.StageOf[R, Ou
 		if err != nil {
 			return nil, err
 		}
-		rt.Keep(dir)
+		rt.Keep(dir.Table())
 		newest, err := handle.ValueOf[Stamped[R]](dir, "latest", handle.Config{After: s.TTL})
 		return &latest[K, L, R, Out]{spec: s, rt: rt, dir: dir, newest: newest, emit: out}, err
 	})

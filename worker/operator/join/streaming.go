@@ -35,7 +35,7 @@ func (s Streaming[K, L, R, Out]) open(rt *task.Runtime, out task.Push[Out]) (*st
 	if err != nil {
 		return nil, err
 	}
-	rt.Keep(dir)
+	rt.Keep(dir.Table())
 	life := state.Option{TTL: s.TTL}
 	left, err := state.ListOf[living[L]](dir, "left", life)
 	if err != nil {

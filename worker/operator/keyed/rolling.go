@@ -66,7 +66,7 @@ func open[K comparable, In, Acc, Out any](rt *task.Runtime, a Aggregation[K, In,
 	if err != nil {
 		return nil, err
 	}
-	rt.Keep(dir)
+	rt.Keep(dir.Table())
 	acc, err := state.ValueOf[Acc](dir, a.State)
 	if err != nil {
 		return nil, err

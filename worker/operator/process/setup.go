@@ -119,7 +119,7 @@ func newKeySetup[K comparable, Out any](rt *task.Runtime, r *codec.Registry) (*K
 		return nil, err
 	}
 	if rt != nil {
-		rt.Keep(dir)
+		rt.Keep(dir.Table())
 	}
 	s := &KeySetup[K, Out]{declarations: declarations{registry: r}, rt: rt, dir: dir, timers: timer.New(dir), wake: element.MaxTime}
 	s.ctx = &KeyCtx[K, Out]{Ctx: Ctx[Out]{rt: rt}, dir: dir}

@@ -31,7 +31,7 @@ func Open(rt *task.Runtime) (*Clock, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt.Keep(dir)
+	rt.Keep(dir.Table())
 	c := &Clock{rt: rt, dir: dir}
 	c.at, err = state.ValueOf[element.Time](dir, "watermark")
 	return c, err

@@ -202,7 +202,7 @@ func (f *times) OnBarrier(element.CheckpointID) error {
 func spaces[K comparable, H any](rt *task.Runtime, table string, r *codec.Registry, declare func(*state.Directory[K]) (H, error)) (*state.Spaces[K, H], error) {
 	s, err := state.NewSpaces(rt.Options(table, r), rt.KeyGroups.First, rt.KeyGroups.End, declare)
 	if err == nil {
-		rt.Keep(s)
+		rt.Keep(s.Table())
 	}
 	return s, err
 }

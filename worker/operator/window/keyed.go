@@ -113,7 +113,7 @@ func newKeyed[K comparable, In, Acc any](rt *task.Runtime, r rules[K, In]) (*key
 	if o.dir, err = state.NewDirectory[K](rt.Options("windows", r.registry)); err != nil {
 		return nil, err
 	}
-	rt.Keep(o.dir)
+	rt.Keep(o.dir.Table())
 	if o.open, err = state.MapOf[element.Time, Entry[Acc]](o.dir, "window"); err != nil {
 		return nil, err
 	}

@@ -128,7 +128,7 @@ func (o *sliding[K, Acc]) open(r *codec.Registry) (err error) {
 	if err != nil {
 		return err
 	}
-	o.rt.Derive(o.queues)
+	o.rt.Derive(o.queues.Table())
 	return o.derive()
 }
 

@@ -1,9 +1,6 @@
 package column
 
-import (
-	"github.com/sluiceio/sluice/flow/codec"
-	"github.com/sluiceio/sluice/worker/state/epoch"
-)
+import "github.com/sluiceio/sluice/worker/state/epoch"
 
 // headState is what a row knows of a collection, in memory or not.
 type headState struct {
@@ -14,7 +11,7 @@ type headState struct {
 // head is the part of a row for a map or a list: what is known of the whole collection, and the chain of those of its
 // units that are in memory.
 type head struct {
-	cell[headState]
+	valueCell[headState]
 	first, last uint32 // units, + 1
 	// cold: units may be in the overflow.
 	cold bool
@@ -22,24 +19,24 @@ type head struct {
 
 func (h *head) empty() bool { return h.first == 0 && h.v.Count == 0 }
 
+// headForm is the form of the states of heads.
+var headForm = formOf[headState]()
+
 // heads tracks the changes of the heads of a collection. They are no entries of chunks: what they say follows from the
 // units there.
-type heads struct {
-	cells[headState]
-}
+type heads struct{ cells }
 
-func newHeads(t *Table, name string, at func(row uint32) *head) (heads, error) {
-	cd, err := codec.Of[headState](nil)
-	if err != nil {
-		return heads{}, err
+// init tracks the heads of a state, which at finds.
+func (s *heads) init(t *Table, name string, at func(row uint32) *head) error {
+	if err := s.cells.init(t, &t.Pool, name, headForm, nil); err != nil {
+		return err
 	}
-	h := heads{cells[headState]{t: t, changes: epoch.NewChanges[headState](t.Epochs, &t.Meter, &t.Pool), name: name, codec: cd, flat: true}}
-	h.at = func(row uint32) *cell[headState] { return &at(row).cell }
-	h.rowOf = func(row uint32) uint32 { return row }
-	h.turned = func(row uint32, _ bool) {
+	s.at = func(row uint32) *cell { return &at(row).cell }
+	s.rowOf = func(row uint32) uint32 { return row }
+	s.turned = func(row uint32, _ bool) {
 		t.emptied(row) // looked at when it is reused
 	}
-	return h, nil
+	return nil
 }
 
 // edit makes a head ready for a change of its state.
