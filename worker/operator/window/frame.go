@@ -70,8 +70,8 @@ func newFrame[K comparable, In any](rt *task.Runtime, r rules[K, In]) (f frame[K
 
 // at is the time that decides about the windows of the record in flight.
 func (f *frame[K, In]) at() element.Time {
-	if f.timing == ByEvent {
-		return f.rt.At
+	if f.timing == ByEvent { // the limits of time, before and after everything, are in no window: these are next to them
+		return max(element.MinTime+1, min(f.rt.At, element.MaxTime-1))
 	}
 	return max(f.rt.Clock(), f.swept+1) // clocks are put back
 }
@@ -210,6 +210,11 @@ func again[K comparable](refired *state.Spaces[K, *state.Value[int32]], k K, h u
 // after is the first window behind w whose last instant is above t. Differences of times may not fit, those of their bits
 // always do.
 func after(spec window.Sliding, w window.Window, t element.Time) window.Window {
+	if w.Start == element.MinTime { // it may be shorter
+		if w = spec.Next(w); w.Last() > t {
+			return w
+		}
+	}
 	missed := (uint64(t)-uint64(w.Last()))/uint64(spec.Slide) + 1
 	return spec.From(element.Time(uint64(w.Start) + missed*uint64(spec.Slide)))
 }
