@@ -2,6 +2,7 @@ package badinput
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -36,8 +37,8 @@ func TestANameIsThatOfOneState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, "E145", func(p *flow.Pipeline) {
-				p.Of("in", 1).KeyBy(self).Process(func() declares { return declares{open} }).ID("twice").To("out", drop[int]())
-			}, `"n"`, "twice", "name")
+				p.Of("in", 1).KeyBy(self).Process(func() declares { return declares{open} }).ID("it").To("out", drop[int]())
+			}, `state "n" of it`, "name")
 		})
 	}
 	refused(t, "E145", func(p *flow.Pipeline) {
@@ -111,7 +112,7 @@ func TestAKeyWhoseCodecFailsNamesOperatorStateAndKey(t *testing.T) {
 			if err.Code != "E141" || err.Operator != "waits" || !strings.Contains(err.Message, "not in the mood") {
 				t.Errorf("%+v", err)
 			}
-			if name == "encode" && (!strings.Contains(err.Message, "{7}") || err.Position == "") {
+			if !strings.Contains(err.Message, map[string]string{"encode": "key {7}", "decode": "key of the bytes 0107"}[name]) || name == "encode" && err.Position == "" {
 				t.Errorf("the key or the record is missing: %+v", err)
 			}
 		})
@@ -149,6 +150,10 @@ func (h *hoard) Open(set *flow.Setup[string, int]) error {
 }
 
 func (h *hoard) Process(c *flow.Ctx[string, int], v int) error {
+	if v > 0 {
+		h.value.Set("small")
+		return nil
+	}
 	switch h.kind {
 	case "value":
 		h.value.Set(h.big)
@@ -160,15 +165,37 @@ func (h *hoard) Process(c *flow.Ctx[string, int], v int) error {
 	return nil
 }
 
-func TestAValueBeyondTheLimitNamesOperatorStateAndKey(t *testing.T) {
+// fatal is a test that a harness fails.
+type fatal struct {
+	testing.TB
+	text string
+}
+
+func (f *fatal) Helper() {}
+func (f *fatal) Fatal(args ...any) {
+	f.text = fmt.Sprint(args...)
+	panic(f)
+}
+func (f *fatal) Fatalf(format string, args ...any) { f.Fatal(fmt.Sprintf(format, args...)) }
+func (f *fatal) Errorf(format string, args ...any) { f.text += fmt.Sprintf(format, args...) }
+
+// What is too large to be stored is not noticed before it is stored.
+func TestAValueBeyondTheLimitNamesStateAndKey(t *testing.T) {
 	big := strings.Repeat("x", 65<<20)
 	for kind, state := range map[string]string{"value": "text", "map": "texts", "list": "lines"} {
 		t.Run(kind, func(t *testing.T) {
-			err := try(t, func(p *flow.Pipeline) {
-				p.Of("in", 1).KeyBy(func(int) string { return "the key" }).Process(func() *hoard { return &hoard{big: big, kind: kind} }).ID("hoard").To("out", drop[int]())
-			}, flowtest.Setting("state.memory", "1MiB"))
-			if err.Code != "E140" || err.Operator != "hoard" || !strings.Contains(err.Message, "the key") || !strings.Contains(err.Message, state) || !strings.Contains(err.Message, "64") {
-				t.Errorf("%s: %s %s", err.Code, err.Operator, err.Message)
+			f := &fatal{TB: t}
+			func() {
+				defer func() { _ = recover() }()
+				h := flowtest.Keyed(f, func(v int) string { return fmt.Sprint("key ", v) }, func() *hoard { return &hoard{big: big, kind: kind} })
+				h.Push(0, 1)
+				h.Push(1, 1)
+				h.Snapshot()
+			}()
+			for _, text := range []string{"E140", `state "` + state + `"`, "key 0", "64"} {
+				if !strings.Contains(f.text, text) {
+					t.Errorf("%.300q does not say %q", f.text, text)
+				}
 			}
 		})
 	}

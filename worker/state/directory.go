@@ -280,13 +280,25 @@ func (d *Directory[K]) Fail(err error) { d.t.Fail(d.t.Fault(CodeOverflow, "", er
 func (d *Directory[K]) Tracking() bool { return d.t.Epochs.Tracking() }
 
 // AppendKey appends the encoded current key.
-func (d *Directory[K]) AppendKey(dst []byte) ([]byte, error) { return d.codec.Append(dst, &d.key) }
+func (d *Directory[K]) AppendKey(dst []byte) ([]byte, error) {
+	b, err := d.codec.Append(dst, &d.key)
+	return b, d.ofKey(err, d.key)
+}
+
+// ofKey gives the error of a key's codec its place. shown is the key, or what there is of it.
+func (d *Directory[K]) ofKey(err error, shown any) error {
+	err = d.t.Fault(CodeCodec, "", err)
+	if e, ok := err.(*Error); ok && e.Key == "" {
+		e.Key = column.KeyText(shown)
+	}
+	return err
+}
 
 // SeekEncoded makes the key current whose encoding is b.
 func (d *Directory[K]) SeekEncoded(b []byte) error {
 	var k K
 	if _, err := d.codec.Decode(b, &k); err != nil {
-		return d.t.Fault(CodeCodec, "", err)
+		return d.ofKey(err, fmt.Sprintf("of the bytes %x", b))
 	}
 	d.Seek(k, d.hash(k))
 	return d.t.Err

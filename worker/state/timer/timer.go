@@ -87,13 +87,21 @@ func (s *Service[K]) Procs(name string, fire func(at element.Time) error) (*Time
 
 var errTooMany = errors.New("an operator has at most 256 timers")
 
+// named is the error of a declaration, under the name that the operator has given.
+func named(err error, name string) error {
+	if e, ok := errors.AsType[*state.Error](err); ok {
+		e.State = name
+	}
+	return err
+}
+
 func (s *Service[K]) timer(c *clock, name string, kind chunk.Kind, fire func(element.Time) error) (*Timer, error) {
 	if len(s.timers) == maxTimers {
 		return nil, &state.Error{Code: state.CodeDeclare, State: name, Err: errTooMany}
 	}
 	v, err := state.ValueOf[Deadline](s.d, statePrefix+name, state.Option{Kind: kind})
 	if err != nil {
-		return nil, err
+		return nil, named(err, name)
 	}
 	t := &Timer{value: v, call: fire, arm: s.arm(c, len(s.timers)), next: s.next, spoil: func() { c.stale++ }}
 	v.OnImport(func(d *Deadline) {
@@ -111,7 +119,7 @@ func (s *Service[K]) set(c *clock, name string, kind chunk.Kind, fire func(eleme
 	}
 	m, err := state.MapOf[element.Time, uint64](s.d, statePrefix+name, state.Option{Kind: kind})
 	if err != nil {
-		return nil, err
+		return nil, named(err, name)
 	}
 	t := &Timers{set: m, call: fire, arm: s.arm(c, len(s.timers)), next: s.next, spoil: func() { c.stale++ }}
 	m.OnImport(func(at element.Time, seq *uint64) {
