@@ -98,8 +98,8 @@ func drop[In any](rt *task.Runtime, late task.Push[In], v In) {
 
 // at is the time that decides about the windows of the record in flight.
 func (f *times) at() element.Time {
-	if f.timing == ByEvent {
-		return f.rt.At
+	if f.timing == ByEvent { // the limits of time, before and after everything, are in no window: these are next to them
+		return max(element.MinTime+1, min(f.rt.At, element.MaxTime-1))
 	}
 	return max(f.rt.Clock(), f.swept+1) // clocks are put back
 }

@@ -64,6 +64,11 @@ func (p *panes) nextWindow(done element.Time) (window.Window, bool) {
 // after is the first window behind w whose last instant is above t. Differences of times may not fit, those of their bits
 // always do.
 func after(spec window.Sliding, w window.Window, t element.Time) window.Window {
+	if w.Start == element.MinTime { // it may be shorter
+		if w = spec.Next(w); w.Last() > t {
+			return w
+		}
+	}
 	missed := (uint64(t)-uint64(w.Last()))/uint64(spec.Slide) + 1
 	return spec.From(element.Time(uint64(w.Start) + missed*uint64(spec.Slide)))
 }
