@@ -8,9 +8,13 @@ import (
 )
 
 // EventTimer declares a timer by event time: one deadline per key. f is called for the key when the watermark has reached the
-// deadline, after all records up to it; what it emits has the time of the deadline. At the end of bounded input every
-// deadline is reached. The timers of an operator fire in the order of their deadlines; one that is set by f, at or below
-// the watermark, fires in the same sweep. An error of f fails the attempt, whatever OnError says.
+// deadline, after all records up to it; what it emits has the time of the deadline. The timers of an operator fire in the order
+// of their deadlines; one that is set by f, at or below the watermark, fires in the same sweep. An error of f fails the attempt,
+// whatever OnError says.
+//
+// At the end of bounded input time comes to the newest record, and then it ends (Ctx.Watermark is MaxTime): every deadline is
+// reached, and one that f sets then is not, so that a timer which sets itself again ends with its input. What is left to do
+// belongs into OnEnd.
 func (s *Setup[K, Out]) EventTimer(name string, f func(c *Ctx[K, Out], at Time) error) EventTimer {
 	return EventTimer{s.set().EventTimer(name, func(c *process.KeyCtx[K, Out], at Time) error { return f((*Ctx[K, Out])(c), at) })}
 }
@@ -22,7 +26,8 @@ func (s *Setup[K, Out]) EventTimers(name string, f func(c *Ctx[K, Out], at Time)
 
 // ProcTimer declares a timer by the clock of the machine: one deadline per key. f is called at the deadline or soon after,
 // between records. What it emits has the earliest event time that is not late, the watermark and a microsecond; without
-// watermarks it has the time of the deadline. Deadlines that are not reached before the end of bounded input are dropped.
+// watermarks it has the time of the deadline. A deadline that f sets is a millisecond ahead at least; one that a record sets may
+// have passed, and is called at once. Deadlines that are not reached before the end of bounded input are dropped.
 func (s *Setup[K, Out]) ProcTimer(name string, f func(c *Ctx[K, Out], at time.Time) error) ProcTimer {
 	return ProcTimer{s.set().ProcTimer(name, func(c *process.KeyCtx[K, Out], at time.Time) error { return f((*Ctx[K, Out])(c), at) })}
 }

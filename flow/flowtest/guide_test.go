@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluiceio/sluice/connector/suite"
 	"github.com/sluiceio/sluice/flow"
 	"github.com/sluiceio/sluice/flow/flowtest"
 )
@@ -193,7 +192,7 @@ func TestMySourceConforms(t *testing.T) {
 	for i := range int64(25) {
 		want = append(want, Reading{Sensor: "attic", Degree: i})
 	}
-	suite.TestSource(t, suite.Source[Reading]{
+	flowtest.ConformSource(t, flowtest.SourceSuite[Reading]{
 		Open: func(testing.TB) flow.Source[Reading] { return flow.PollAll(0, page) },
 		Want: want,
 		Name: func(r Reading) string { return strconv.FormatInt(r.Degree, 10) },
@@ -203,15 +202,15 @@ func TestMySourceConforms(t *testing.T) {
 // guide: sink
 
 func TestMySinkConforms(t *testing.T) {
-	suite.TestSink(t, suite.Sink[string]{
+	flowtest.ConformSink(t, flowtest.SinkSuite[string]{
 		Values: strings.Fields("a b c d e f"),
 		Name:   func(v string) string { return v },
-		Open: func(testing.TB) suite.Place[string] {
+		Open: func(testing.TB) flowtest.SinkPlace[string] {
 			var mu struct {
 				sync.Mutex
 				seen []string
 			}
-			return suite.Place[string]{
+			return flowtest.SinkPlace[string]{
 				Sink: flow.SinkFunc(func(_ context.Context, vs []string) error {
 					mu.Lock()
 					defer mu.Unlock()

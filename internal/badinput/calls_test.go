@@ -25,7 +25,7 @@ func TestACallThatTakesTooLongFailsItsRecord(t *testing.T) {
 	build := func(pol flow.ErrorPolicy) func(p *flow.Pipeline) {
 		return func(p *flow.Pipeline) {
 			p.DeadLetters("letters", drop[flow.DeadLetter]())
-			in(p, "in").AsyncMap(silent, flow.Timeout(20*time.Millisecond)).ID("it").OnError(pol).To("out", drop[int]())
+			in(p, "in").AsyncMap(silent, flow.Timeout(20*time.Millisecond)).ID("it").Parallelism(1).OnError(pol).To("out", drop[int]())
 		}
 	}
 	err := try(t, build(flow.Fail))

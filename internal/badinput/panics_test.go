@@ -235,7 +235,7 @@ var inner = map[string]bool{"partitioner": true, "sort": true, "top": true}
 // occasional are the kinds that panic outside of any record.
 var occasional = map[string]string{
 	"timer": "watermark", "end": "end of the input", "start": "", "window result": "watermark", "window apply": "watermark",
-	"window join": "watermark", "cogroup": "watermark", "sort": "", "top": "", "source": "", "join": "",
+	"window join": "watermark", "cogroup": "watermark", "sort": "", "top": "", "source": "", "join": "", "function of state": "record",
 }
 
 func TestAPanicNamesOperatorRecordAndStackOnEveryAttempt(t *testing.T) {

@@ -103,6 +103,7 @@ type cluster struct {
 	t    *testing.T
 	dir  string // everything of it
 	addr string
+	http string         // where the coordinator has its metrics
 	cage *cage          // nil: it sees the file system as it is
 	pids map[string]int // of the nodes, by name: c1, w1, …
 }
@@ -139,14 +140,14 @@ func newCluster(t *testing.T, o options) *cluster {
 	}
 	var file struct {
 		Nodes []struct {
-			Name, API string
-			PID       int
+			Name, API, HTTP string
+			PID             int
 		}
 	}
 	if err := json.Unmarshal(raw, &file); err != nil {
 		t.Fatal(err)
 	}
-	c.addr, c.pids = file.Nodes[0].API, map[string]int{}
+	c.addr, c.http, c.pids = file.Nodes[0].API, file.Nodes[0].HTTP, map[string]int{}
 	for _, n := range file.Nodes {
 		c.pids[n.Name] = n.PID
 	}

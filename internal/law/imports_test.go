@@ -143,7 +143,7 @@ var table = []rule{
 		external: []string{protobuf, grpc, hclog},
 		why:      "benchmarks reach into every room"},
 	{room: []string{"internal/law"}, why: "laws read the source, they do not run it"},
-	{room: []string{"internal/trial"}, project: []string{"flow", "flow/...", "connector", "connector/*"}, siblings: apart,
+	{room: []string{"internal/trial", "internal/badinput"}, project: []string{"flow", "flow/...", "connector", "connector/*"}, siblings: apart,
 		why: "a job that is wrong on purpose has the means that any job has"},
 	{room: []string{"internal/demo", "internal/verify", "internal/endtoend"}, project: []string{"proto/...", "internal/run"}, external: []string{protobuf},
 		siblings: apart, why: "what shows the product uses it as a user does: by its commands"},

@@ -36,6 +36,8 @@ var jobs = map[string]func(p *flow.Pipeline, cfg *Config){
 	"wide":     wide,
 	"stuck":    stuck,
 	"aligned":  aligned,
+	"tally":    tally,
+	"quiet":    quiet,
 }
 
 // record number ID.

@@ -98,15 +98,15 @@ func TestWatermarksOfASource(t *testing.T) {
 		want string
 	}{
 		{"None", src(1), SourceOptions[int]{}, "0@10 1@30 2@20 3@40 w∞"},
-		{"TheLastBatchIsFollowedByTheEnd", src(1), SourceOptions[int]{Watermarks: WatermarksBounded}, "0@10 1@30 2@20 3@40 w∞"},
-		{"PerRecord", src(1), SourceOptions[int]{Watermarks: WatermarksPerRecord}, "0@10 w9 1@30 w29 2@20 3@40 w39 w∞"},
-		{"OutOfOrder", src(1), SourceOptions[int]{Watermarks: WatermarksPerRecord, OutOfOrder: 10 * time.Microsecond}, "0@10 w-1 1@30 w19 2@20 3@40 w29 w∞"},
-		{"Extractor", src(1), SourceOptions[int]{EventTime: doubled, Watermarks: WatermarksPerRecord}, "0@20 w19 1@60 w59 2@40 3@80 w79 w∞"},
-		{"Punctuated", src(1), SourceOptions[int]{Generator: punctuated, Watermarks: WatermarksPerRecord}, "0@10 1@30 w5 2@20 3@40 w25 w∞"},
-		{"Periodic", src(1), SourceOptions[int]{Generator: punctuated}, "0@10 1@30 2@20 3@40 w∞"},
-		{"GeneratorsOfSplits", src(2), SourceOptions[int]{Generator: punctuated, Watermarks: WatermarksPerRecord}, "0@10 1@30 2@20 3@40 w25 w∞"},
+		{"TheLastBatchIsFollowedByTheEnd", src(1), SourceOptions[int]{Watermarks: WatermarksBounded}, "0@10 1@30 2@20 3@40 w40 w∞"},
+		{"PerRecord", src(1), SourceOptions[int]{Watermarks: WatermarksPerRecord}, "0@10 w9 1@30 w29 2@20 3@40 w39 w40 w∞"},
+		{"OutOfOrder", src(1), SourceOptions[int]{Watermarks: WatermarksPerRecord, OutOfOrder: 10 * time.Microsecond}, "0@10 w-1 1@30 w19 2@20 3@40 w29 w40 w∞"},
+		{"Extractor", src(1), SourceOptions[int]{EventTime: doubled, Watermarks: WatermarksPerRecord}, "0@20 w19 1@60 w59 2@40 3@80 w79 w80 w∞"},
+		{"Punctuated", src(1), SourceOptions[int]{Generator: punctuated, Watermarks: WatermarksPerRecord}, "0@10 1@30 w5 2@20 3@40 w25 w40 w∞"},
+		{"Periodic", src(1), SourceOptions[int]{Generator: punctuated}, "0@10 1@30 2@20 3@40 w40 w∞"},
+		{"GeneratorsOfSplits", src(2), SourceOptions[int]{Generator: punctuated, Watermarks: WatermarksPerRecord}, "0@10 1@30 2@20 3@40 w25 w40 w∞"},
 		// As long as a bounded source may get another split it promises nothing: that split may hold the oldest record.
-		{"SplitsYetToCome", src(2), SourceOptions[int]{Watermarks: WatermarksPerRecord}, "0@10 1@30 2@20 w19 3@40 w39 w∞"},
+		{"SplitsYetToCome", src(2), SourceOptions[int]{Watermarks: WatermarksPerRecord}, "0@10 1@30 2@20 w19 3@40 w39 w40 w∞"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := taped(t, c.src, c.opts); got != c.want {

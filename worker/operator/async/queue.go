@@ -83,9 +83,15 @@ func (o *operator[In, Out]) call(e *entry[In, Out], now time.Time) {
 			x.result, err = o.spec.Call(ctx, v)
 			return err
 		})
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) && errors.Is(x.err, context.DeadlineExceeded) { // it has noticed before the loop did
+			x.err = fmt.Errorf("%w: %w", o.late(), x.err)
+		}
 		return nil
 	})
 }
+
+// late is the error of a call that has not answered in time.
+func (o *operator[In, Out]) late() error { return fmt.Errorf("no answer within %v", o.spec.Timeout) }
 
 // leave hands a result to the loop. It runs on the goroutine of the call.
 func (o *operator[In, Out]) leave(x outcome[In, Out]) {
@@ -161,7 +167,7 @@ func (o *operator[In, Out]) expire(now time.Time) error {
 			o.wake(e.due)
 			continue
 		}
-		o.fail(e, fmt.Errorf("no answer within %v", o.spec.Timeout), now)
+		o.fail(e, o.late(), now)
 	}
 	o.begin(now)
 	if err := o.stalled(now); err != nil {

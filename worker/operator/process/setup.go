@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
@@ -58,8 +59,8 @@ const maxCounts = 32
 func (d *declarations) count(rt *task.Runtime, name string) *task.Count {
 	var wrong error
 	switch d.counts++; {
-	case name == "" || len(name) > maxCountName:
-		wrong = fmt.Errorf("a counter's name has 1 to %d bytes", maxCountName)
+	case name == "" || len(name) > maxCountName || !utf8.ValidString(name):
+		wrong = fmt.Errorf("a counter's name has 1 to %d bytes of UTF-8", maxCountName)
 	case d.handles[name] != nil:
 		wrong = errTwice
 	case d.counts > maxCounts:
