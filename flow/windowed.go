@@ -38,7 +38,7 @@ type Win[K comparable] struct {
 }
 
 // Window groups the records of a key by time.
-func (k KeyedStream[K, T]) Window(spec WindowSpec) WindowedStream[K, T] {
+func (k KeyedStream[K, T]) Window[_ OnCall](spec WindowSpec) WindowedStream[K, T] {
 	return WindowedStream[K, T]{k: k, spec: spec, where: caller()}
 }
 
