@@ -4,7 +4,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/sluiceio/sluice/flow/window"
 	"github.com/sluiceio/sluice/worker/operator/either"
 	winop "github.com/sluiceio/sluice/worker/operator/window"
 	"github.com/sluiceio/sluice/worker/task"
@@ -38,8 +37,8 @@ func (k KeyedStream[K, T]) WindowJoin[B, R any](o KeyedStream[K, B], w WindowSpe
 func coGrouped[K comparable, T, B, R any](k KeyedStream[K, T], o KeyedStream[K, B], kind string, w WindowSpec, f func(Win[K], iter.Seq[T], iter.Seq[B], func(R)) error) Stream[R] {
 	type both = either.Of[T, B]
 	p := k.s.end.p
-	stage, err := gatheredBoth(w, winop.Gathering[K, both, R]{
-		Key: either.Key(k.key, o.key), Timing: w.timing, Registry: p.registry,
+	stage, err := winop.Keep(w, nil, winop.Gathering[K, both, R]{
+		Key: either.Key(k.key, o.key), Registry: p.registry,
 		Each: func(key K, g winop.Firing, vs iter.Seq[both], emit func(R)) error {
 			return f(Win[K]{key, g.Window, g.Pane}, lefts(vs), rights(vs), emit)
 		},
@@ -52,27 +51,9 @@ func coGrouped[K comparable, T, B, R any](k KeyedStream[K, T], o KeyedStream[K, 
 		return a, b
 	})
 	n.op.Detail = w.String()
-	n.op.Nondeterministic = w.timing == winop.ByClock
+	n.op.Nondeterministic = w.Timing() == winop.ByClock
 	declare[both](n, "window", "records")
 	return out
-}
-
-// gatheredBoth is the operator for a kind of windows. It names no stream of the records, which would be a stream of streams'
-// records without end.
-func gatheredBoth[K comparable, In, R any](w WindowSpec, g winop.Gathering[K, In, R]) (task.StageOf[In, R], error) {
-	s, err := w.windows()
-	if err != nil {
-		return nil, err
-	}
-	slide := w.slide
-	switch w.kind {
-	case sessionWindow, globalWindow:
-		return winop.Gathered(s, winop.AtEnd[K, In](w.timing), g), nil
-	case tumblingWindow:
-		slide = w.size
-	}
-	spec, err := window.NewSliding(w.size, slide, w.offset)
-	return winop.Gather(spec, g), err
 }
 
 func lefts[T, B any](vs iter.Seq[either.Of[T, B]]) iter.Seq[T] {

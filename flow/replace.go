@@ -51,6 +51,7 @@ func replacedSink[T any](p *Pipeline, id, where string, sink Sink[T]) Sink[T] {
 	return sink
 }
 
+// take is the replacement of a source or sink, if there is one.
 func take[C any](p *Pipeline, what, where string) (c C, ok bool) {
 	r, found := p.replaced[what]
 	if !found {
@@ -58,12 +59,15 @@ func take[C any](p *Pipeline, what, where string) (c C, ok bool) {
 	}
 	r.used = true
 	p.replaced[what] = r
-	c, ok = r.connector.(C)
-	if !ok {
-		p.fault("E018", r.where, fmt.Sprintf("the replacement of %s has type %s and does not fit %s", what, r.typ, where),
-			"give the replacement the record type of the job")
+	if c, ok = r.connector.(C); !ok {
+		p.unfit(what, where, r)
 	}
 	return c, ok
+}
+
+func (p *Pipeline) unfit(what, where string, r replacement) {
+	p.fault("E018", r.where, fmt.Sprintf("the replacement of %s has type %s and does not fit %s", what, r.typ, where),
+		"give the replacement the record type of the job")
 }
 
 // unusedReplacements reports replacements of what the job does not have.

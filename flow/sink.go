@@ -15,19 +15,26 @@ type committer = func(ctx context.Context, t *connector.Task) (connector.Committ
 func (s Stream[T]) To[_ OnCall](id string, sink Sink[T]) SinkRef {
 	where := caller()
 	sink = replacedSink(s.end.p, id, where, sink)
-	n := s.end.p.add("sink", s.end.edge())
+	ref := s.end.sink(id, where, sink)
+	ref.n.inputs = []input{inputOf(s, func() task.Stage { return task.NewSinkWith(sink, ref.n.policyOf(ref.p)) })}
+	return ref
+}
+
+// sink adds what has no type to a sink.
+func (o *outlet) sink(id, where string, sink interface{ Guarantee() Guarantee }) SinkRef {
+	p := o.p
+	n := p.add("sink", o.edge())
 	n.name(id)
-	n.inputs = []input{inputOf(s, func() task.Stage { return task.NewSinkWith(sink, n.policyOf(s.end.p)) })}
 	n.policy = true
 	n.op.Guarantee = guaranteeOf(sink.Guarantee())
 	n.op.Detail = detail(sink)
 	if c, ok := sink.(connector.CommittingSink); ok {
 		n.committer = c.OpenCommitter
 	} else if sink.Guarantee() == connector.ExactlyOnce {
-		s.end.p.fault("E024", where, fmt.Sprintf("sink %q claims to be exactly-once and has no committer", id),
+		p.fault("E024", where, fmt.Sprintf("sink %q claims to be exactly-once and has no committer", id),
 			"implement connector.CommittingSink, or claim AtLeastOnce or Idempotent")
 	}
-	return SinkRef{s.end.p, n}
+	return SinkRef{p, n}
 }
 
 func guaranteeOf(g Guarantee) jobpb.Guarantee {

@@ -6,79 +6,27 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluiceio/sluice/flow/window"
 	winop "github.com/sluiceio/sluice/worker/operator/window"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
-// WindowSpec says which windows a record belongs to.
-type WindowSpec struct {
-	kind         windowKind
-	size, offset time.Duration
-	slide        time.Duration
-	timing       winop.Timing
-}
-
-type windowKind uint8
-
-const (
-	tumblingWindow windowKind = iota
-	slidingWindow
-	sessionWindow
-	globalWindow
-)
+// WindowSpec says which windows a record belongs to: by its time and aligned to the epoch, unless its methods ProcessingTime and
+// Offset say otherwise.
+type WindowSpec = winop.Spec
 
 // Tumbling windows are size long, adjacent, and aligned to the epoch; Offset moves them.
-func Tumbling(size time.Duration) WindowSpec { return WindowSpec{size: size} }
+func Tumbling(size time.Duration) WindowSpec { return winop.TumblingSpec(size) }
 
 // Sliding windows are size long, and one begins every slide: a record is in size/slide of them, and costs the same whatever
 // their number. Aligned to the epoch; Offset moves them.
-func Sliding(size, slide time.Duration) WindowSpec {
-	return WindowSpec{kind: slidingWindow, size: size, slide: slide}
-}
+func Sliding(size, slide time.Duration) WindowSpec { return winop.SlidingSpec(size, slide) }
 
 // Session windows gather the records of a key that are no more than gap apart: a session ends gap after its last record.
-func Session(gap time.Duration) WindowSpec { return WindowSpec{kind: sessionWindow, size: gap} }
+func Session(gap time.Duration) WindowSpec { return winop.SessionSpec(gap) }
 
 // GlobalWindow is one window for all time. It fires at the end of bounded input, or when a trigger says so; what it holds is
 // kept until a trigger purges it.
-func GlobalWindow() WindowSpec { return WindowSpec{kind: globalWindow} }
-
-// ProcessingTime means the windows by the clock of the machine that handles a record, not by the time of the record. Nothing
-// is late, and the end of bounded input ends all windows. Results differ when records are processed again.
-func (w WindowSpec) ProcessingTime() WindowSpec {
-	w.timing = winop.ByClock
-	return w
-}
-
-// Offset moves the windows by d, as for days that begin at a local midnight. Sessions begin with their first record and have
-// none.
-func (w WindowSpec) Offset(d time.Duration) WindowSpec {
-	w.offset = d
-	return w
-}
-
-func (w WindowSpec) String() string {
-	if w.timing == winop.ByClock {
-		w.timing = winop.ByEvent
-		return w.String() + ", by the clock"
-	}
-	var s string
-	switch w.kind {
-	case globalWindow:
-		return "global"
-	case slidingWindow:
-		s = fmt.Sprintf("sliding %v every %v", w.size, w.slide)
-	case sessionWindow:
-		return fmt.Sprintf("session %v", w.size)
-	default:
-		s = fmt.Sprintf("tumbling %v", w.size)
-	}
-	if w.offset != 0 {
-		s += fmt.Sprintf(", offset %v", w.offset)
-	}
-	return s
-}
+func GlobalWindow() WindowSpec { return winop.GlobalSpec() }
 
 // Win is a window of one key, as functions of a window see it.
 type Win[K comparable] struct {
@@ -90,7 +38,7 @@ type Win[K comparable] struct {
 }
 
 // Window groups the records of a key by time.
-func (k KeyedStream[K, T]) Window(spec WindowSpec) WindowedStream[K, T] {
+func (k KeyedStream[K, T]) Window[_ OnCall](spec WindowSpec) WindowedStream[K, T] {
 	return WindowedStream[K, T]{k: k, spec: spec, where: caller()}
 }
 
@@ -217,9 +165,9 @@ func Collect[K comparable, T any, R interface{ Windowed[K, []T] }](w WindowedStr
 
 func windowed[K comparable, T, Acc, R any](w WindowedStream[K, T], kind string, a winop.Aggregation[K, T, Acc, R]) Stream[R] {
 	p := w.k.s.end.p
-	a.Key, a.LateOutput, a.Lateness = w.k.key, w.late, w.allowed()
-	a.Timing, a.Registry = w.spec.timing, p.registry
-	stage, err := aggregatedStage(w, a)
+	a.Key, a.LateOutput, a.Lateness = w.k.key, w.late, allowed(w.lateness)
+	a.Registry = p.registry
+	stage, err := winop.Aggregate(w.spec, w.trigger, a)
 	out, n := windowNode[R](w, kind, stage, err)
 	declare[Acc](n, "window", "acc")
 	return out
@@ -227,15 +175,15 @@ func windowed[K comparable, T, Acc, R any](w WindowedStream[K, T], kind string, 
 
 func gathered[K comparable, T, R any](w WindowedStream[K, T], kind string, each func(K, winop.Firing, iter.Seq[T], func(R)) error) Stream[R] {
 	g := winop.Gathering[K, T, R]{
-		Key: w.k.key, Each: each, Lateness: w.allowed(), LateOutput: w.late, Timing: w.spec.timing, Registry: w.k.s.end.p.registry,
+		Key: w.k.key, Each: each, Lateness: allowed(w.lateness), LateOutput: w.late, Registry: w.k.s.end.p.registry,
 	}
-	stage, err := gatheredStage(w, g)
+	stage, err := winop.Keep(w.spec, w.trigger, g)
 	out, n := windowNode[R](w, kind, stage, err)
 	declare[T](n, "window", "records")
 	return out
 }
 
-func (w WindowedStream[K, T]) allowed() Time { return Time(w.lateness.Microseconds()) }
+func allowed(lateness time.Duration) Time { return Time(lateness.Microseconds()) }
 
 // windowNode adds the operator to the graph.
 func windowNode[R any, K comparable, T any](w WindowedStream[K, T], kind string, stage task.Stage, err error) (Stream[R], *node) {
@@ -251,71 +199,11 @@ func windowNode[R any, K comparable, T any](w WindowedStream[K, T], kind string,
 	if w.fires != "" {
 		n.op.Detail += ", " + w.fires
 	}
-	n.op.Nondeterministic = w.spec.timing == winop.ByClock || w.fires == earlyFires
+	n.op.Nondeterministic = w.spec.Timing() == winop.ByClock || w.fires == earlyFires
 	if w.late != "" {
 		sideOutput[T](p, n, w.late)
 	}
 	return out, n
-}
-
-// byTrigger reports whether the windows are those of a trigger, or merge: their operator keeps the windows of each key.
-func (w WindowedStream[K, T]) byTrigger() bool {
-	return w.trigger != nil || w.spec.kind == sessionWindow || w.spec.kind == globalWindow
-}
-
-// firing is the trigger.
-func (w WindowedStream[K, T]) firing() winop.Trigger[K, T] {
-	if w.trigger == nil {
-		return winop.AtEnd[K, T](w.spec.timing)
-	}
-	return w.trigger(w.spec.timing)
-}
-
-// windows are those that an operator with a trigger has.
-func (w WindowSpec) windows() (s winop.Windows, err error) {
-	switch w.kind {
-	case slidingWindow:
-		spec, err := window.NewSliding(w.size, w.slide, w.offset)
-		return winop.Windows{Sliding: &spec}, err
-	case sessionWindow:
-		spec, err := window.NewSession(w.size)
-		return winop.Windows{Session: &spec}, err
-	case tumblingWindow:
-		spec, err := window.NewTumbling(w.size, w.offset)
-		return winop.Windows{Tumbling: &spec}, err
-	}
-	return s, nil
-}
-
-// aggregatedStage is the operator for a kind of windows.
-func aggregatedStage[K comparable, T, Acc, R any](w WindowedStream[K, T], a winop.Aggregation[K, T, Acc, R]) (task.Stage, error) {
-	s, err := w.spec.windows()
-	switch {
-	case err != nil:
-		return nil, err
-	case w.byTrigger():
-		return winop.Aggregated(s, w.firing(), a), nil
-	case s.Sliding != nil:
-		return winop.Sliding(*s.Sliding, a), nil
-	}
-	return winop.Tumbling(*s.Tumbling, a), nil
-}
-
-// gatheredStage is the operator that keeps the records of a kind of windows.
-func gatheredStage[K comparable, T, R any](w WindowedStream[K, T], g winop.Gathering[K, T, R]) (task.Stage, error) {
-	s, err := w.spec.windows()
-	if err != nil {
-		return nil, err
-	}
-	if w.byTrigger() {
-		return winop.Gathered(s, w.firing(), g), nil
-	}
-	slide := w.spec.slide
-	if w.spec.kind == tumblingWindow {
-		slide = w.spec.size
-	}
-	spec, err := window.NewSliding(w.spec.size, slide, w.spec.offset)
-	return winop.Gather(spec, g), err
 }
 
 // PerWindow brings the results of one window together, whatever their keys: for what is best or most in a window. It closes

@@ -401,6 +401,9 @@ func windowSubjects(all map[string]subject) {
 	if err != nil {
 		panic(err)
 	}
+	spec := window.SlidingSpec(20*time.Microsecond, 10*time.Microsecond)
+	all["aggregated by a spec"] = one("window.Aggregate", func() stage { return must(window.Aggregate(spec, nil, sums(window.ByEvent))) })
+	all["kept by a spec"] = one("window.Keep", func() stage { return must(window.Keep(spec, nil, listed(window.ByEvent))) })
 	all["cogroup"] = two("window.Gather either.Stages", func() (stage, stage) {
 		return either.Stages(window.Gather(sliding, window.Gathering[string, either.Of[rec, rec], string]{
 			Key: either.Key(key, key),
@@ -490,4 +493,12 @@ func unwrapped(spec sort.Spec[string, rec]) subject {
 		s.Script = append(s.Script, x)
 	}
 	return s
+}
+
+// must is the operator for windows that exist.
+func must(st stage, err error) stage {
+	if err != nil {
+		panic(err)
+	}
+	return st
 }

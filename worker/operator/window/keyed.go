@@ -11,13 +11,6 @@ import (
 	"github.com/sluiceio/sluice/worker/task"
 )
 
-// Windows say which ones a record belongs to. Without any of them there is one, for all time.
-type Windows struct {
-	Tumbling *window.Tumbling
-	Sliding  *window.Sliding
-	Session  *window.Session
-}
-
 // Aggregated aggregates by key and by windows of any kind, which a trigger fires. A record of a sliding window is added to
 // each window that it is in: Sliding does it by panes. Aggregation.Merge is needed for sessions.
 func Aggregated[K comparable, In, Acc, Out any](w Windows, t Trigger[K, In], a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
