@@ -52,16 +52,16 @@ func (s Stream[T]) AsyncMap[U any](f func(context.Context, T) (U, error), opts .
 		opt(&o)
 	}
 	if o.inFlight < 1 || o.inFlight > maxInFlight || o.timeout <= 0 || o.retries < 0 || o.backoff < 0 {
-		s.p.fault("E018", caller(), fmt.Sprintf("AsyncMap with %d records in flight, a timeout of %v and %d retries after %v", o.inFlight, o.timeout, o.retries, o.backoff),
+		s.end.p.fault("E018", caller(), fmt.Sprintf("AsyncMap with %d records in flight, a timeout of %v and %d retries after %v", o.inFlight, o.timeout, o.retries, o.backoff),
 			fmt.Sprintf("use 1 to %d records, a timeout above zero, and no negative numbers", maxInFlight))
 	}
 	u, n := unary[T, U](s, "async", func(n *node) task.Stage {
-		pol := n.policyOf(s.p)
+		pol := n.policyOf(s.end.p)
 		if pol.Retries == 0 {
 			pol.Retries, pol.Backoff = o.retries, o.backoff
 		}
 		return async.Spec[T, U]{
-			Call: f, InFlight: o.inFlight, Timeout: o.timeout, Unordered: o.unordered, OnError: pol, Registry: s.p.registry,
+			Call: f, InFlight: o.inFlight, Timeout: o.timeout, Unordered: o.unordered, OnError: pol, Registry: s.end.p.registry,
 		}.Stage()
 	})
 	n.op.Stateful, n.policy, n.op.Unordered = true, true, o.unordered
@@ -74,10 +74,10 @@ func (s Stream[T]) AsyncMap[U any](f func(context.Context, T) (U, error), opts .
 // batch has the largest time of its records; watermarks wait for it. Each batch is a slice of its own.
 func Batch[T any](s Stream[T], max int, linger time.Duration) Stream[[]T] {
 	if max < 1 || linger <= 0 {
-		s.p.fault("E018", caller(), fmt.Sprintf("batches of %d records that wait %v", max, linger), "use a size of at least 1 and a time above zero")
+		s.end.p.fault("E018", caller(), fmt.Sprintf("batches of %d records that wait %v", max, linger), "use a size of at least 1 and a time above zero")
 	}
 	u, n := unary[T, []T](s, "batch", func(*node) task.Stage {
-		return gather.Spec[T]{Max: max, Linger: linger, Registry: s.p.registry}.Stage()
+		return gather.Spec[T]{Max: max, Linger: linger, Registry: s.end.p.registry}.Stage()
 	})
 	n.op.Stateful = true
 	n.op.OrderDependent = true

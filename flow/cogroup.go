@@ -37,7 +37,7 @@ func (k KeyedStream[K, T]) WindowJoin[B, R any](o KeyedStream[K, B], w WindowSpe
 // coGrouped adds an operator that keeps the records of both inputs by window.
 func coGrouped[K comparable, T, B, R any](k KeyedStream[K, T], o KeyedStream[K, B], kind string, w WindowSpec, f func(Win[K], iter.Seq[T], iter.Seq[B], func(R)) error) Stream[R] {
 	type both = either.Of[T, B]
-	p := k.s.p
+	p := k.s.end.p
 	stage, err := gatheredBoth(w, winop.Gathering[K, both, R]{
 		Key: either.Key(k.key, o.key), Timing: w.timing, Registry: p.registry,
 		Each: func(key K, g winop.Firing, vs iter.Seq[both], emit func(R)) error {

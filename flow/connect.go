@@ -33,7 +33,7 @@ func (k KeyedStream[K, T]) Connect[B any](o KeyedStream[K, B]) Connected[K, T, B
 // OnError(Skip) drops a record for which P.ProcessA or P.ProcessB fails, and undoes nothing that happened before the error.
 func (c Connected[K, A, B]) Process[Out any, P CoProcessor[K, A, B, Out]](factory func() P) Stream[Out] {
 	type both = either.Of[A, B]
-	p := c.a.s.p
+	p := c.a.s.end.p
 	open := func(set *process.KeySetup[K, Out]) (func(*process.KeyCtx[K, Out], both) error, error) {
 		p := factory()
 		if err := p.Open((*Setup[K, Out])(set)); err != nil {
@@ -64,16 +64,16 @@ func (c Connected[K, A, B]) Process[Out any, P CoProcessor[K, A, B, Out]](factor
 
 // paired adds a stateful operator behind two edges keyed alike; stages makes its typed parts when the graph is complete.
 func paired[K comparable, A, B, Out any](a KeyedStream[K, A], b KeyedStream[K, B], kind string, stages func(n *node) (task.Stage, task.Stage)) (Stream[Out], *node) {
-	p := a.s.p
-	if !p.same(b.s.p, kind) {
-		n := p.add(kind, a.s.edge())
+	p := a.s.end.p
+	if !p.same(b.s.end.p, kind) {
+		n := p.add(kind, a.s.end.edge())
 		return derive[Out](p, n), n
 	}
-	n := p.add(kind, a.s.edge(), b.s.edge())
+	n := p.add(kind, a.s.end.edge(), b.s.end.edge())
 	n.op.Stateful = true
 	n.inputs = []input{
-		a.input(func() task.Stage { st, _ := stages(n); return st }),
-		b.input(func() task.Stage { _, st := stages(n); return st }),
+		keyedInput(a, func() task.Stage { st, _ := stages(n); return st }),
+		keyedInput(b, func() task.Stage { _, st := stages(n); return st }),
 	}
 	n.declare = append(n.declare, func(p *Pipeline) {
 		declareKey[K](p, n.op.Inputs[0], a.where)
@@ -112,7 +112,7 @@ type BroadcastConnected[K comparable, T, R any] struct {
 
 // ConnectBroadcast brings a keyed stream together with one whose records every subtask gets.
 func (k KeyedStream[K, T]) ConnectBroadcast[R any](b Stream[R]) BroadcastConnected[K, T, R] {
-	return BroadcastConnected[K, T, R]{k: k, b: b.partitioned("ConnectBroadcast", jobpb.Partitioner_PARTITIONER_BROADCAST)}
+	return BroadcastConnected[K, T, R]{k: k, b: Stream[R]{end: b.end.partitioned("ConnectBroadcast", jobpb.Partitioner_PARTITIONER_BROADCAST)}}
 }
 
 // Process runs one P per subtask, with state by key and broadcast state. The order between the two inputs is not defined,
@@ -122,9 +122,9 @@ func (k KeyedStream[K, T]) ConnectBroadcast[R any](b Stream[R]) BroadcastConnect
 // P.ProcessBroadcast fails the attempt: a subtask that skipped a rule would differ from the others.
 func (c BroadcastConnected[K, T, R]) Process[Out any, P BroadcastProcessor[K, T, R, Out]](factory func() P) Stream[Out] {
 	const kind = "broadcastprocess"
-	p := c.k.s.p
-	if !p.same(c.b.p, kind) {
-		return derive[Out](p, p.add(kind, c.k.s.edge()))
+	p := c.k.s.end.p
+	if !p.same(c.b.end.p, kind) {
+		return derive[Out](p, p.add(kind, c.k.s.end.edge()))
 	}
 	open := func(set *process.KeySetup[K, Out]) (f process.BroadcastFuncs[K, T, R, Out], err error) {
 		p := factory()
@@ -135,7 +135,7 @@ func (c BroadcastConnected[K, T, R]) Process[Out any, P BroadcastProcessor[K, T,
 		f.Broadcast = p.ProcessBroadcast
 		return f, nil
 	}
-	keyed, rules := c.k.s.edge(), c.b.edge()
+	keyed, rules := c.k.s.end.edge(), c.b.end.edge()
 	n := p.add(kind, keyed, rules)
 	if n.op.Bounded {
 		keyed.Phase = 1
@@ -145,8 +145,8 @@ func (c BroadcastConnected[K, T, R]) Process[Out any, P BroadcastProcessor[K, T,
 		return process.BroadcastSpec[K, T, R, Out]{Key: c.k.key, Open: open, Options: p.processOptions(n)}
 	}
 	n.inputs = []input{
-		c.k.input(func() task.Stage { st, _ := process.Broadcast(spec()); return st }),
-		c.b.input(func() task.Stage { _, st := process.Broadcast(spec()); return st }),
+		keyedInput(c.k, func() task.Stage { st, _ := process.Broadcast(spec()); return st }),
+		inputOf(c.b, func() task.Stage { _, st := process.Broadcast(spec()); return st }),
 	}
 	n.declare = append(n.declare, func(p *Pipeline) {
 		declareKey[K](p, keyed, c.k.where)

@@ -37,15 +37,15 @@ type DeadLetter = reject.DeadLetter
 
 // DeadLetters are the records that the operator of s has rejected. It needs OnError(DeadLetters).
 func (s Stream[T]) DeadLetters() Stream[DeadLetter] {
-	s.modifies("DeadLetters")
-	return rejected(s.p, s.n)
+	s.end.modifies("DeadLetters")
+	return rejected(s.end.p, s.end.n)
 }
 
 func rejected(p *Pipeline, n *node) Stream[DeadLetter] {
 	if _, is := n.side(reject.Port); !is {
 		sideOutput[DeadLetter](p, n, reject.Port)
 	}
-	return Stream[DeadLetter]{p: p, n: n, port: reject.Port}
+	return Stream[DeadLetter]{end: &outlet{p: p, n: n, port: reject.Port}}
 }
 
 // DeadLetters is where the records go that operators with OnError(DeadLetters) reject, unless their DeadLetters are read.

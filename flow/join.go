@@ -69,13 +69,13 @@ func (k KeyedStream[K, T]) FullJoin[B, R any](o KeyedStream[K, B], f func(Opt[T]
 
 // joined adds a join: of bounded input, or one that need not end.
 func joined[K comparable, T, B, R any](k KeyedStream[K, T], o KeyedStream[K, B], kind string, spec join.Spec[K, T, B, R], opts []JoinOption) Stream[R] {
-	p := k.s.p
-	if !p.same(o.s.p, kind) {
-		return derive[R](p, p.add(kind, k.s.edge()))
+	p := k.s.end.p
+	if !p.same(o.s.end.p, kind) {
+		return derive[R](p, p.add(kind, k.s.end.edge()))
 	}
 	how := p.joinOptions(kind, opts)
 	spec.LeftKey, spec.RightKey, spec.Registry = k.key, o.key, p.registry
-	if k.s.n.op.Bounded && o.s.n.op.Bounded {
+	if k.s.end.n.op.Bounded && o.s.end.n.op.Bounded {
 		return hashJoined(k, o, kind, spec, how)
 	}
 	return streamJoined(k, o, kind, spec, how)
@@ -83,8 +83,8 @@ func joined[K comparable, T, B, R any](k KeyedStream[K, T], o KeyedStream[K, B],
 
 // hashJoined adds a join of bounded input. Its build side is wanted first.
 func hashJoined[K comparable, T, B, R any](k KeyedStream[K, T], o KeyedStream[K, B], kind string, spec join.Spec[K, T, B, R], how joinOptions) Stream[R] {
-	p := k.s.p
-	left, right := k.s.edge(), o.s.edge()
+	p := k.s.end.p
+	left, right := k.s.end.edge(), o.s.end.edge()
 	if how.left {
 		spec.Build, right.Phase = join.Left, 1
 	} else {
@@ -94,7 +94,7 @@ func hashJoined[K comparable, T, B, R any](k KeyedStream[K, T], o KeyedStream[K,
 	stages := func() (task.StageOf[T, R], task.StageOf[B, R]) { return join.Stages(spec) }
 	onLeft := func() task.Stage { st, _ := stages(); return st }
 	onRight := func() task.Stage { _, st := stages(); return st }
-	n.inputs = []input{k.input(onLeft), o.input(onRight)}
+	n.inputs = []input{keyedInput(k, onLeft), keyedInput(o, onRight)}
 	if how.broadcast {
 		left.Partitioner, right.Partitioner = jobpb.Partitioner_PARTITIONER_FORWARD, jobpb.Partitioner_PARTITIONER_BROADCAST
 		n.op.Detail = "right side broadcast"
@@ -113,9 +113,9 @@ func hashJoined[K comparable, T, B, R any](k KeyedStream[K, T], o KeyedStream[K,
 
 // streamJoined adds a join that need not end. The sides of which one is built do not matter to it.
 func streamJoined[K comparable, T, B, R any](k KeyedStream[K, T], o KeyedStream[K, B], kind string, spec join.Spec[K, T, B, R], how joinOptions) Stream[R] {
-	p := k.s.p
+	p := k.s.end.p
 	if how.broadcast {
-		p.fault("E018", caller(), fmt.Sprintf("the %s broadcasts its right side, and an input never ends: %s", kind, endless(p, k.s.n, o.s.n)),
+		p.fault("E018", caller(), fmt.Sprintf("the %s broadcasts its right side, and an input never ends: %s", kind, endless(p, k.s.end.n, o.s.end.n)),
 			"drop BroadcastRight, or keep the right side as broadcast state: KeyBy(…).ConnectBroadcast(…)")
 	}
 	out, n := paired[K, T, B, R](k, o, kind, func(*node) (task.Stage, task.Stage) {
@@ -126,7 +126,7 @@ func streamJoined[K comparable, T, B, R any](k KeyedStream[K, T], o KeyedStream[
 		return l, r
 	})
 	if !how.lives {
-		p.fault("E021", n.op.Location, fmt.Sprintf("a %s keeps both sides, and %s", kind, endless(p, k.s.n, o.s.n)),
+		p.fault("E021", n.op.Location, fmt.Sprintf("a %s keeps both sides, and %s", kind, endless(p, k.s.end.n, o.s.end.n)),
 			"say how long a record waits for its partners: flow.JoinTTL(d)", "bound the source",
 			"or join by time: IntervalJoin, WindowJoin, or KeyBy(…).Window(…) in front")
 	}

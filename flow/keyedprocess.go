@@ -30,7 +30,7 @@ func (k KeyedStream[K, T]) Process[Out any, P KeyedProcessor[K, T, Out]](factory
 		}
 		return func(c *process.KeyCtx[K, Out], v T) error { return p.Process((*Ctx[K, Out])(c), v) }, nil
 	}
-	p := k.s.p
+	p := k.s.end.p
 	out, n := keyedUnary[K, T, Out](k, "process", func(n *node) task.Stage {
 		return process.Keyed(k.key, open, p.processOptions(n))
 	})
@@ -48,7 +48,7 @@ func (k KeyedStream[K, T]) Process[Out any, P KeyedProcessor[K, T, Out]](factory
 
 // MapWithState is the short form of Process for one state value per key. name is that of the state.
 func (k KeyedStream[K, T]) MapWithState[S, U any](name string, f func(c *Cell[K, S], v T, emit func(U)) error, opts ...StateOption) Stream[U] {
-	p := k.s.p
+	p := k.s.end.p
 	d := process.Declared{Name: name, Life: lifeOf(opts)}
 	out, n := keyedUnary[K, T, U](k, "process", func(n *node) task.Stage {
 		call := func(c *process.Cell[K, S], v T, emit func(U)) error { return f((*Cell[K, S])(c), v, emit) }

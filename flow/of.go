@@ -35,9 +35,9 @@ func PollAll[T, Off any](start Off, f func(ctx context.Context, off Off) (vs []T
 func SinkFunc[T any](f func(ctx context.Context, vs []T) error) Sink[T] { return function.Sink(f) }
 
 // Entries makes pairs of records and their keys.
-func Entries[K comparable, T any](k KeyedStream[K, T]) Stream[KV[K, T]] {
-	n := k.s.p.add("entries", k.s.edge())
-	n.inputs = []input{k.input(func() task.Stage { return stateless.Map(func(v T) KV[K, T] { return KV[K, T]{k.key(v), v} }) })}
+func Entries[K comparable, T any, R interface{ KV[K, T] }](k KeyedStream[K, T]) Stream[R] {
+	n := k.s.end.p.add("entries", k.s.end.edge())
+	n.inputs = []input{keyedInput(k, func() task.Stage { return stateless.Map(func(v T) R { return pair[K, T, R](k.key(v), v) }) })}
 	n.declare = append(n.declare, func(p *Pipeline) { declareKey[K](p, n.op.Inputs[0], k.where) })
-	return derive[KV[K, T]](k.s.p, n)
+	return derive[R](k.s.end.p, n)
 }

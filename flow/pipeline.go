@@ -176,7 +176,7 @@ func (n *node) policyOf(p *Pipeline) task.ErrorPolicy {
 // derive makes n the producer of a stream of U.
 func derive[U any](p *Pipeline, n *node) Stream[U] {
 	n.output = schemaOf[U]
-	return Stream[U]{p: p, n: n}
+	return Stream[U]{end: &outlet{p: p, n: n}}
 }
 
 func schemaOf[U any](p *Pipeline) (string, error) {
@@ -189,20 +189,20 @@ func schemaOf[U any](p *Pipeline) (string, error) {
 
 // unary adds an operator with one input; stage makes its typed part when the graph is complete.
 func unary[T, U any](s Stream[T], kind string, stage func(n *node) task.Stage) (Stream[U], *node) {
-	n := s.p.add(kind, s.edge())
-	n.inputs = []input{s.input(func() task.Stage { return stage(n) })}
-	return derive[U](s.p, n), n
+	n := s.end.p.add(kind, s.end.edge())
+	n.inputs = []input{inputOf(s, func() task.Stage { return stage(n) })}
+	return derive[U](s.end.p, n), n
 }
 
-// input is the typed part of an edge that leaves s, and of what it leads to.
-func (s Stream[T]) input(stage func() task.Stage) input {
+// inputOf is the typed part of an edge that leaves s, and of what it leads to.
+func inputOf[T any](s Stream[T], stage func() task.Stage) input {
 	return input{stage: stage, exchange: func(p *Pipeline) (task.Exchange, error) {
 		c, err := codecOf[T](p)
 		if err != nil {
 			return nil, err
 		}
-		if s.part == jobpb.Partitioner_PARTITIONER_CUSTOM {
-			return task.NewCustomExchange(c, s.to), nil
+		if s.end.part == jobpb.Partitioner_PARTITIONER_CUSTOM {
+			return task.NewCustomExchange(c, s.end.to.(func(v T, consumers int) int)), nil
 		}
 		return task.NewExchange(c), nil
 	}}

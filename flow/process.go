@@ -28,7 +28,7 @@ func (s Stream[T]) Process[Out any, P Processor[T, Out]](factory func() P) Strea
 		}
 		return func(c *process.Ctx[Out], v T) error { return p.Process((*OpCtx[Out])(c), v) }, nil
 	}
-	p := s.p
+	p := s.end.p
 	out, n := unary[T, Out](s, "process", func(n *node) task.Stage { return process.Process(open, p.processOptions(n)) })
 	n.policy = true
 	n.declare = append(n.declare, func(p *Pipeline) {

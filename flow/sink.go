@@ -12,22 +12,22 @@ import (
 type committer = func(ctx context.Context, t *connector.Task) (connector.Committer, error)
 
 // To ends s in a sink. The id is mandatory: committed output is recorded under it.
-func (s Stream[T]) To(id string, sink Sink[T]) SinkRef {
+func (s Stream[T]) To[_ OnCall](id string, sink Sink[T]) SinkRef {
 	where := caller()
-	sink = replacedSink(s.p, id, where, sink)
-	n := s.p.add("sink", s.edge())
+	sink = replacedSink(s.end.p, id, where, sink)
+	n := s.end.p.add("sink", s.end.edge())
 	n.name(id)
-	n.inputs = []input{s.input(func() task.Stage { return task.NewSinkWith(sink, n.policyOf(s.p)) })}
+	n.inputs = []input{inputOf(s, func() task.Stage { return task.NewSinkWith(sink, n.policyOf(s.end.p)) })}
 	n.policy = true
 	n.op.Guarantee = guaranteeOf(sink.Guarantee())
 	n.op.Detail = detail(sink)
 	if c, ok := sink.(connector.CommittingSink); ok {
 		n.committer = c.OpenCommitter
 	} else if sink.Guarantee() == connector.ExactlyOnce {
-		s.p.fault("E024", where, fmt.Sprintf("sink %q claims to be exactly-once and has no committer", id),
+		s.end.p.fault("E024", where, fmt.Sprintf("sink %q claims to be exactly-once and has no committer", id),
 			"implement connector.CommittingSink, or claim AtLeastOnce or Idempotent")
 	}
-	return SinkRef{s.p, n}
+	return SinkRef{s.end.p, n}
 }
 
 func guaranteeOf(g Guarantee) jobpb.Guarantee {

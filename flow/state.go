@@ -13,14 +13,22 @@ type StateOption func(*process.Life)
 
 // TTL lets the values of a state live for d after their last write. What has expired is absent for every method, however
 // long it stays in memory. The clock is that of the machine, read once per batch of records. Entries of a map and elements
-// of a list live on their own.
+// of a list live on their own. The shortest d is a microsecond (E145).
 func TTL(d time.Duration) StateOption {
-	return func(l *process.Life) { *l = process.Life{After: d} }
+	return func(l *process.Life) { *l = process.Life{After: lived(d)} }
 }
 
 // TTLOnRead lets the values of a state live for d after they were last written or read. Not for lists (E145).
 func TTLOnRead(d time.Duration) StateOption {
-	return func(l *process.Life) { *l = process.Life{After: d, Refresh: handle.OnRead} }
+	return func(l *process.Life) { *l = process.Life{After: lived(d), Refresh: handle.OnRead} }
+}
+
+// lived is a time to live that was given, if too short a one: 0 in Life is for ever.
+func lived(d time.Duration) time.Duration {
+	if d == 0 {
+		return time.Nanosecond
+	}
+	return d
 }
 
 func lifeOf(opts []StateOption) (l process.Life) {

@@ -42,9 +42,9 @@ type KV[K comparable, V any] struct {
 func Self[T any](v T) T { return v }
 
 // Timestamped gives each record its event time.
-func Timestamped[T any](s Stream[T]) Stream[Stamped[T]] {
-	u, _ := unary[T, Stamped[T]](s, "map", func(*node) task.Stage {
-		return stateless.Timed(func(v T, at Time) Stamped[T] { return Stamped[T]{v, at} })
+func Timestamped[T any, R interface{ Stamped[T] }](s Stream[T]) Stream[R] {
+	u, _ := unary[T, R](s, "map", func(*node) task.Stage {
+		return stateless.Timed(func(v T, at Time) R { return R(Stamped[T]{v, at}) })
 	})
 	return u
 }

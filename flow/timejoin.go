@@ -17,7 +17,7 @@ import (
 // late: it is counted and dropped.
 func (k KeyedStream[K, T]) IntervalJoin[B, R any](o KeyedStream[K, B], lo, hi time.Duration, f func(T, B, func(R))) Stream[R] {
 	const kind = "intervaljoin"
-	p := k.s.p
+	p := k.s.end.p
 	if lo > hi {
 		p.fault("E018", caller(), fmt.Sprintf("the interval from %v to %v is empty", lo, hi), "give the earlier limit first; negative durations are before")
 	}
@@ -42,7 +42,7 @@ func (k KeyedStream[K, T]) IntervalJoin[B, R any](o KeyedStream[K, B], lo, hi ti
 // of o counts for so long after its arrival, otherwise until a later one replaces it.
 func (k KeyedStream[K, T]) JoinLatest[B, R any](o KeyedStream[K, B], f func(T, Opt[B], func(R)), opts ...JoinOption) Stream[R] {
 	const kind = "latest"
-	p := k.s.p
+	p := k.s.end.p
 	how := p.joinOptions(kind, opts)
 	if how.left || how.right || how.broadcast {
 		p.fault("E018", caller(), "JoinLatest keeps one record per key of the right side, whichever side is to be built", "drop BuildLeft, BuildRight and BroadcastRight")

@@ -67,7 +67,7 @@ func (c *TriggerCtx) SetNote(n int64) { c.ctx().SetNote(n) }
 
 // Trigger replaces the rule that windows fire once at their end, and for each late record after it. With a trigger a record of
 // overlapping windows is kept, or added, in each of them.
-func (w WindowedStream[K, T]) Trigger(t Trigger[K, T]) WindowedStream[K, T] {
+func (w WindowedStream[K, T]) Trigger[_ OnCall](t Trigger[K, T]) WindowedStream[K, T] {
 	w.fires = fmt.Sprintf("trigger %T", t)
 	w.trigger = func(winop.Timing) winop.Trigger[K, T] { return triggerOf(t) }
 	return w
@@ -94,9 +94,9 @@ const earlyFires = "early"
 
 // EarlyEvery has windows fire every d of the clock, with what has come so far, if anything has come since; and at their end
 // as they would without it.
-func (w WindowedStream[K, T]) EarlyEvery(d time.Duration) WindowedStream[K, T] {
+func (w WindowedStream[K, T]) EarlyEvery[_ OnCall](d time.Duration) WindowedStream[K, T] {
 	if d < time.Microsecond {
-		w.k.s.p.fault("E018", caller(), fmt.Sprintf("windows fire early every %v", d), "use a duration of at least a microsecond")
+		w.k.s.end.p.fault("E018", caller(), fmt.Sprintf("windows fire early every %v", d), "use a duration of at least a microsecond")
 	}
 	w.fires = earlyFires
 	w.trigger = func(by winop.Timing) winop.Trigger[K, T] { return winop.Early[K, T](by, d) }
@@ -104,18 +104,18 @@ func (w WindowedStream[K, T]) EarlyEvery(d time.Duration) WindowedStream[K, T] {
 }
 
 // EveryCount has windows fire whenever n records have come since the last time, with all that they hold, and not at their end.
-func (w WindowedStream[K, T]) EveryCount(n int64) WindowedStream[K, T] {
-	return w.counting(n, winop.Count[K, T](n))
+func (w WindowedStream[K, T]) EveryCount[_ OnCall](n int64) WindowedStream[K, T] {
+	return counting(w, n, winop.Count[K, T](n))
 }
 
 // BatchesOf has windows fire whenever they hold n records, and empties them. A rest smaller than that is not emitted.
-func (w WindowedStream[K, T]) BatchesOf(n int64) WindowedStream[K, T] {
-	return w.counting(n, winop.Purging(winop.Count[K, T](n)))
+func (w WindowedStream[K, T]) BatchesOf[_ OnCall](n int64) WindowedStream[K, T] {
+	return counting(w, n, winop.Purging(winop.Count[K, T](n)))
 }
 
-func (w WindowedStream[K, T]) counting(n int64, t winop.Trigger[K, T]) WindowedStream[K, T] {
+func counting[K comparable, T any](w WindowedStream[K, T], n int64, t winop.Trigger[K, T]) WindowedStream[K, T] {
 	if n < 1 {
-		w.k.s.p.fault("E018", caller(), fmt.Sprintf("windows fire at every %d records", n), "use a number of at least 1")
+		w.k.s.end.p.fault("E018", caller(), fmt.Sprintf("windows fire at every %d records", n), "use a number of at least 1")
 	}
 	w.fires = fmt.Sprintf("every %d records", n)
 	w.trigger = func(winop.Timing) winop.Trigger[K, T] { return t }

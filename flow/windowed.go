@@ -111,7 +111,7 @@ type WindowedStream[K comparable, T any] struct {
 // kept for so long.
 func (w WindowedStream[K, T]) AllowedLateness(d time.Duration) WindowedStream[K, T] {
 	if d < 0 {
-		w.k.s.p.fault("E018", caller(), fmt.Sprintf("the allowed lateness is %v", d), "use a duration that is zero or positive")
+		w.k.s.end.p.fault("E018", caller(), fmt.Sprintf("the allowed lateness is %v", d), "use a duration that is zero or positive")
 	}
 	w.lateness = d
 	return w
@@ -124,32 +124,32 @@ func (w WindowedStream[K, T]) LateTo(tag Tag[T]) WindowedStream[K, T] {
 }
 
 // Count counts the records of each key and window.
-func (w WindowedStream[K, T]) Count() Stream[Windowed[K, int64]] {
-	return windowed(w, "count", winop.Aggregation[K, T, int64, Windowed[K, int64]]{
+func (w WindowedStream[K, T]) Count[R interface{ Windowed[K, int64] }]() Stream[R] {
+	return windowed(w, "count", winop.Aggregation[K, T, int64, R]{
 		Add:    func(acc *int64, _ T) { *acc++ },
 		Merge:  func(a, b int64) int64 { return a + b },
-		Result: func(k K, f winop.Firing, acc *int64) Windowed[K, int64] { return Windowed[K, int64]{k, f.Window, *acc} },
+		Result: func(k K, f winop.Firing, acc *int64) R { return R(Windowed[K, int64]{k, f.Window, *acc}) },
 	})
 }
 
 // Fold folds the records of each key and window into an accumulator, which f may change in place and returns. merge combines
 // the accumulators of two parts of a window, and may change and return the first.
-func (w WindowedStream[K, T]) Fold[A any](zero func() A, f func(acc A, v T) A, merge func(a, b A) A) Stream[Windowed[K, A]] {
-	clone := cloner[A](w.k.s.p)
-	return windowed(w, "fold", winop.Aggregation[K, T, A, Windowed[K, A]]{
+func (w WindowedStream[K, T]) Fold[A any, R interface{ Windowed[K, A] }](zero func() A, f func(acc A, v T) A, merge func(a, b A) A) Stream[R] {
+	clone := cloner[A](w.k.s.end.p)
+	return windowed(w, "fold", winop.Aggregation[K, T, A, R]{
 		New:   zero,
 		Add:   func(acc *A, v T) { *acc = f(*acc, v) },
 		Merge: merge,
 		Clone: clone,
-		Result: func(k K, f winop.Firing, acc *A) Windowed[K, A] {
-			return Windowed[K, A]{k, f.Window, *acc}
+		Result: func(k K, f winop.Firing, acc *A) R {
+			return R(Windowed[K, A]{k, f.Window, *acc})
 		},
 	})
 }
 
 // Reduce combines the records of each key and window pairwise; f must not change its arguments. The result has the type
 // of the records; ReduceTo adds key and window.
-func (w WindowedStream[K, T]) Reduce(f func(a, b T) T) Stream[T] {
+func (w WindowedStream[K, T]) Reduce[_ OnCall](f func(a, b T) T) Stream[T] {
 	return w.ReduceTo(f, func(_ Win[K], v T) T { return v })
 }
 
@@ -173,14 +173,14 @@ func (w WindowedStream[K, T]) ReduceTo[R any](f func(a, b T) T, out func(w Win[K
 
 // Aggregate is Fold with a separate result. A is a constraint, not an interface, so that the compiler names the missing
 // or wrong method.
-func (w WindowedStream[K, T]) Aggregate[Acc, Out any, A Aggregator[T, Acc, Out]](a A) Stream[Windowed[K, Out]] {
-	return windowed(w, "aggregate", winop.Aggregation[K, T, Acc, Windowed[K, Out]]{
+func (w WindowedStream[K, T]) Aggregate[Acc, Out any, A Aggregator[T, Acc, Out], R interface{ Windowed[K, Out] }](a A) Stream[R] {
+	return windowed(w, "aggregate", winop.Aggregation[K, T, Acc, R]{
 		New:   a.New,
 		Add:   func(acc *Acc, v T) { *acc = a.Add(*acc, v) },
 		Merge: a.Merge,
-		Clone: cloner[Acc](w.k.s.p),
-		Result: func(k K, f winop.Firing, acc *Acc) Windowed[K, Out] {
-			return Windowed[K, Out]{k, f.Window, a.Result(*acc)}
+		Clone: cloner[Acc](w.k.s.end.p),
+		Result: func(k K, f winop.Firing, acc *Acc) R {
+			return R(Windowed[K, Out]{k, f.Window, a.Result(*acc)})
 		},
 	})
 }
@@ -208,15 +208,15 @@ func (w WindowedStream[K, T]) Apply[R any](f func(w Win[K], vs iter.Seq[T], emit
 }
 
 // Collect gathers the records of each key and window into a slice.
-func Collect[K comparable, T any](w WindowedStream[K, T]) Stream[Windowed[K, []T]] {
-	return gathered(w, "collect", func(k K, g winop.Firing, vs iter.Seq[T], emit func(Windowed[K, []T])) error {
-		emit(Windowed[K, []T]{k, g.Window, slices.Collect(vs)})
+func Collect[K comparable, T any, R interface{ Windowed[K, []T] }](w WindowedStream[K, T]) Stream[R] {
+	return gathered(w, "collect", func(k K, g winop.Firing, vs iter.Seq[T], emit func(R)) error {
+		emit(R(Windowed[K, []T]{k, g.Window, slices.Collect(vs)}))
 		return nil
 	})
 }
 
 func windowed[K comparable, T, Acc, R any](w WindowedStream[K, T], kind string, a winop.Aggregation[K, T, Acc, R]) Stream[R] {
-	p := w.k.s.p
+	p := w.k.s.end.p
 	a.Key, a.LateOutput, a.Lateness = w.k.key, w.late, w.allowed()
 	a.Timing, a.Registry = w.spec.timing, p.registry
 	stage, err := aggregatedStage(w, a)
@@ -227,7 +227,7 @@ func windowed[K comparable, T, Acc, R any](w WindowedStream[K, T], kind string, 
 
 func gathered[K comparable, T, R any](w WindowedStream[K, T], kind string, each func(K, winop.Firing, iter.Seq[T], func(R)) error) Stream[R] {
 	g := winop.Gathering[K, T, R]{
-		Key: w.k.key, Each: each, Lateness: w.allowed(), LateOutput: w.late, Timing: w.spec.timing, Registry: w.k.s.p.registry,
+		Key: w.k.key, Each: each, Lateness: w.allowed(), LateOutput: w.late, Timing: w.spec.timing, Registry: w.k.s.end.p.registry,
 	}
 	stage, err := gatheredStage(w, g)
 	out, n := windowNode[R](w, kind, stage, err)
@@ -239,7 +239,7 @@ func (w WindowedStream[K, T]) allowed() Time { return Time(w.lateness.Microsecon
 
 // windowNode adds the operator to the graph.
 func windowNode[R any, K comparable, T any](w WindowedStream[K, T], kind string, stage task.Stage, err error) (Stream[R], *node) {
-	p := w.k.s.p
+	p := w.k.s.end.p
 	if err != nil {
 		p.fault("E018", w.where, err.Error(), "use durations of at least a microsecond")
 	}

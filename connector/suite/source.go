@@ -27,7 +27,7 @@ type Source[T any] struct {
 }
 
 // limit is what a broken connector may do before the suite gives up on it.
-const limit = 1_000_000
+const limit = 100_000
 
 // TestSource checks that a source delivers every record once, wherever its readers are stopped, moved and continued.
 func TestSource[T any](t *testing.T, s Source[T]) {

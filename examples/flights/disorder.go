@@ -198,6 +198,7 @@ type seenReader struct {
 	task  *flow.Task
 	parts []*part
 	turn  int // the part that is served next
+	pile  *pile
 }
 
 // Assign opens splits where their data says.
@@ -226,7 +227,9 @@ func (r *seenReader) Poll(ctx context.Context, out *flow.Records[Flight]) error 
 
 func (r *seenReader) serve(ctx context.Context, split flow.SplitIndex, p *part, out *flow.Records[Flight]) error {
 	if !p.read {
-		if err := r.load(ctx, p); err != nil {
+		whole, err := r.load(ctx, p)
+		if !whole || err != nil {
+			r.turn = int(split) // no other part before it is there
 			return err
 		}
 		p.read = true
@@ -242,50 +245,92 @@ func (r *seenReader) serve(ctx context.Context, split flow.SplitIndex, p *part, 
 	return nil
 }
 
-// load reads everything, and sorts what belongs to the part.
-func (r *seenReader) load(ctx context.Context, p *part) error {
+// load reads everything, and sorts what belongs to the part. Not whole: the engine has something to say before that.
+func (r *seenReader) load(ctx context.Context, p *part) (whole bool, err error) {
+	if r.pile == nil {
+		if r.pile, err = r.begin(ctx); err != nil {
+			return false, err
+		}
+	}
+	for {
+		switch f, err := r.pile.next(ctx); {
+		case errors.Is(err, io.EOF):
+			err = r.pile.close()
+			r.pile = nil
+			left := func(f Flight) flow.Time { return f.Date.Add(time.Duration(f.Delay) * time.Minute) }
+			slices.SortStableFunc(p.all, func(a, b Flight) int { return cmp.Compare(left(a), left(b)) })
+			return true, err
+		case err != nil || f == nil:
+			return false, err
+		default:
+			for _, f := range f {
+				if r.pile.row%p.of == p.index {
+					p.all = append(p.all, f)
+				}
+				r.pile.row++
+			}
+		}
+	}
+}
+
+// pile is a source that is read from its first record to its last, in the order of its splits.
+type pile struct {
+	found flow.Enumerator
+	below flow.Reader[Flight]
+	buf   flow.Records[Flight]
+	left  []flow.Split // not begun
+	known bool         // there are no others
+	open  bool         // one is being read
+	row   int          // the next one
+}
+
+func (r *seenReader) begin(ctx context.Context) (*pile, error) {
 	found, err := r.src.OpenEnumerator(ctx, 1, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer found.Close()
 	below, err := r.src.OpenReader(ctx, r.task)
 	if err != nil {
-		return err
+		return nil, errors.Join(err, found.Close())
 	}
-	defer below.Close()
-	row, buf := 0, flow.Records[Flight]{Max: 4096}
-	for end := false; !end; {
-		splits, err := found.Next(ctx)
-		if end = errors.Is(err, io.EOF); err != nil && !end {
-			return err
-		}
-		for _, s := range splits { // one by one: in the order of the file
-			if err := below.Assign([]flow.Split{s}); err != nil {
-				return err
-			}
-			for err = nil; err == nil; {
-				err = below.Poll(ctx, &buf)
-				if len(buf.Errors) > 0 {
-					return buf.Errors[0].Err
-				}
-				for _, f := range buf.Vals {
-					if row%p.of == p.index {
-						p.all = append(p.all, f)
-					}
-					row++
-				}
-				buf.Reset()
-			}
-			if !errors.Is(err, io.EOF) {
-				return err
-			}
-		}
-	}
-	left := func(f Flight) flow.Time { return f.Date.Add(time.Duration(f.Delay) * time.Minute) }
-	slices.SortStableFunc(p.all, func(a, b Flight) int { return cmp.Compare(left(a), left(b)) })
-	return nil
+	return &pile{found: found, below: below, buf: flow.Records[Flight]{Max: 4096}}, nil
 }
+
+// next returns the next records, none if the engine has something to say, and io.EOF behind the last ones.
+func (p *pile) next(ctx context.Context) ([]Flight, error) {
+	for ctx.Err() == nil {
+		switch {
+		case p.open:
+			p.buf.Reset()
+			err := p.below.Poll(ctx, &p.buf)
+			if p.open = !errors.Is(err, io.EOF); p.open && err != nil {
+				return nil, err
+			}
+			if len(p.buf.Errors) > 0 {
+				return nil, p.buf.Errors[0].Err
+			}
+			if len(p.buf.Vals) > 0 {
+				return p.buf.Vals, nil
+			}
+		case len(p.left) > 0: // one by one: in the order of the file
+			if err := p.below.Assign(p.left[:1]); err != nil {
+				return nil, err
+			}
+			p.left, p.open = p.left[1:], true
+		case p.known:
+			return nil, io.EOF
+		default:
+			splits, err := p.found.Next(ctx)
+			if p.known = errors.Is(err, io.EOF); err != nil && !p.known {
+				return nil, err
+			}
+			p.left = splits
+		}
+	}
+	return nil, nil
+}
+
+func (p *pile) close() error { return errors.Join(p.below.Close(), p.found.Close()) }
 
 // Describe names a record by its place in the order.
 func (r *seenReader) Describe(split flow.SplitIndex, pos int64) string {
@@ -306,5 +351,10 @@ func (r *seenReader) Snapshot(flow.CheckpointID) (splits []flow.Split, err error
 // Committed has nobody to tell.
 func (r *seenReader) Committed(context.Context, flow.CheckpointID) error { return nil }
 
-// Close does nothing.
-func (r *seenReader) Close() error { return nil }
+// Close lets go of what was being read.
+func (r *seenReader) Close() error {
+	if r.pile == nil {
+		return nil
+	}
+	return r.pile.close()
+}

@@ -95,13 +95,15 @@ type JobError struct {
 	Position string // of the record in flight: file and line, number of the value, …
 	Stack    string // of a panic
 	Restarts int
+	// Repeated is how many attempts have failed at this record; 0: once only, or not always at the same.
+	Repeated int
 }
 
 func jobError(job *jobpb.Job) *JobError {
 	f := job.Failure
 	return &JobError{
 		Status: strings.TrimPrefix(job.Status.String(), "JOB_"), Code: f.GetCode(), Message: f.GetMessage(),
-		Operator: f.GetOperator(), Position: f.GetPosition(), Stack: f.GetStack(), Restarts: int(job.Restarts),
+		Operator: f.GetOperator(), Position: f.GetPosition(), Stack: f.GetStack(), Restarts: int(job.Restarts), Repeated: jobpb.SameRecord(job.Failures),
 	}
 }
 
@@ -109,6 +111,9 @@ func (e *JobError) Error() string {
 	s := fmt.Sprintf("the job %s: %s %s: %s", strings.ToLower(e.Status), e.Code, e.Operator, e.Message)
 	if e.Position != "" {
 		s += " (" + e.Position + ")"
+	}
+	if e.Repeated > 0 {
+		s += fmt.Sprintf(", at the same record on every attempt, %d times", e.Repeated)
 	}
 	return s
 }

@@ -14,13 +14,17 @@ func SameRecord(failures []*Failure) (times int) {
 	if last.GetPosition() == "" || last.GetOperator() == "" {
 		return 0
 	}
+	var before *Failure
 	for _, f := range failures {
 		switch {
 		case f.GetKind() == FailureKind_FAILURE_LOSS:
+		case before != nil && f.Chain == before.Chain && f.Index == before.Index && f.Attempt == before.Attempt:
+			// of the last attempt there are two: what it has said, and why the job does not go on
 		case f.GetOperator() != last.Operator || f.GetPosition() != last.Position || f.GetCode() != last.Code:
 			return 0
 		default:
 			times++
+			before = f
 		}
 	}
 	if times < 2 {

@@ -6,9 +6,14 @@ import (
 )
 
 func TestAJobThatFailsAtOneRecordOnEveryAttemptIsKnown(t *testing.T) {
+	attempt := uint32(0)
 	at := func(position string) *Failure {
-		return &Failure{Kind: FailureKind_FAILURE_USER, Code: "E051", Operator: "parse", Position: position}
+		attempt++
+		return &Failure{Kind: FailureKind_FAILURE_USER, Code: "E051", Operator: "parse", Position: position, Attempt: attempt}
 	}
+	once := at("line 7")
+	explained := at("line 7")
+	explained.Attempt, explained.Message = once.Attempt, "not restarted"
 	lost := &Failure{Kind: FailureKind_FAILURE_LOSS, Code: "E110"}
 	other := at("line 7")
 	other.Operator = "sink"
@@ -23,6 +28,8 @@ func TestAJobThatFailsAtOneRecordOnEveryAttemptIsKnown(t *testing.T) {
 		"another record":   {[]*Failure{at("line 6"), at("line 7"), at("line 7")}, 0},
 		"another operator": {[]*Failure{other, at("line 7")}, 0},
 		"no record":        {[]*Failure{at(""), at("")}, 0},
+		"one, explained":   {[]*Failure{once, explained}, 0},
+		"two, explained":   {[]*Failure{at("line 7"), once, explained}, 2},
 		"losses alone":     {[]*Failure{lost, lost}, 0},
 	} {
 		if got := SameRecord(c.failures); got != c.want {

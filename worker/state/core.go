@@ -215,9 +215,18 @@ func (d *directory) Tracking() bool { return d.t.Epochs.Tracking() }
 // SeekEncoded makes the key current whose encoding is b.
 func (d *directory) SeekEncoded(b []byte) error {
 	if _, err := d.seekEncoded(b); err != nil {
-		return d.t.Fault(CodeCodec, "", err)
+		return d.ofKey(err, fmt.Sprintf("of the bytes %x", b))
 	}
 	return d.t.Err
+}
+
+// ofKey gives the error of a key's codec its place. shown is the key, or what there is of it.
+func (d *directory) ofKey(err error, shown string) error {
+	err = d.t.Fault(CodeCodec, "", err)
+	if e, ok := err.(*Error); ok && e.Key == "" {
+		e.Key = shown
+	}
+	return err
 }
 
 // Table is what the driver of checkpoints sees.

@@ -127,5 +127,9 @@ func (d *Directory[K]) insert() {
 
 // AppendKey appends the encoded current key.
 func (d *Directory[K]) AppendKey(dst []byte) ([]byte, error) {
-	return d.codec.Append(dst, unsafe.Pointer(&d.key))
+	b, err := d.codec.Append(dst, unsafe.Pointer(&d.key))
+	if err != nil {
+		err = d.ofKey(err, column.KeyText(d.key))
+	}
+	return b, err
 }

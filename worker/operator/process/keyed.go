@@ -84,11 +84,11 @@ type keyedOperator[K comparable, Out any] struct {
 // still in time for everything downstream.
 func (o *keyedOperator[K, Out]) OnWatermark(t element.Time) error {
 	s := o.set
-	if err := s.timers.AdvanceEvents(t, s.rt.Stopped); err != nil {
-		return err
+	if t != element.MaxTime {
+		return s.timers.AdvanceEvents(t, s.rt.Stopped)
 	}
-	if t != element.MaxTime || len(s.end) == 0 {
-		return nil
+	if err := s.timers.FinishEvents(s.rt.Stopped); err != nil || len(s.end) == 0 {
+		return err
 	}
 	return s.dir.Each(func(K) error {
 		s.rt.At = element.MaxTime
@@ -101,8 +101,10 @@ func (o *keyedOperator[K, Out]) OnWatermark(t element.Time) error {
 
 // OnTime fires the timers by the clock that are due.
 func (o *keyedOperator[K, Out]) OnTime(now time.Time) error {
-	o.set.wake = element.MaxTime
-	if err := o.set.timers.AdvanceProc(element.At(now), o.set.rt.Stopped); err != nil {
+	t := element.At(now)
+	o.set.wake, o.set.earliest = element.MaxTime, t.Add(rest)
+	err := o.set.timers.AdvanceProc(t, o.set.rt.Stopped)
+	if o.set.earliest = element.MinTime; err != nil {
 		return err
 	}
 	return o.OnRestored()

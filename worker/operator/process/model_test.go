@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/sluiceio/sluice/flow/element"
@@ -502,16 +503,21 @@ func (m *model) addEach(k *memory, at element.Time) {
 	}
 }
 
-// watermark fires the timers of every key up to w, in the order of their times and of their setting.
+// watermark fires the timers of every key up to w, in the order of their times and of their setting. At the end of time what is set
+// meanwhile waits for ever.
 func (m *model) watermark(w element.Time) (out []string) {
+	last := uint64(math.MaxUint64)
+	if w == element.MaxTime {
+		last = *m.seq
+	}
 	for name, k := range m.keys { // one by one: they do not see each other
 		for {
 			due := []deadline{}
-			if k.idle != nil && k.idle.at <= w {
+			if k.idle != nil && k.idle.at <= w && k.idle.seq <= last {
 				due = append(due, *k.idle)
 			}
 			for at, seq := range k.each {
-				if at <= w {
+				if at <= w && seq <= last {
 					due = append(due, deadline{at, seq})
 				}
 			}
@@ -550,7 +556,7 @@ func (m *model) clock() (out []string) {
 		k.hits[9]++
 		out = append(out, fmt.Sprintf("%s alarm at %d, hits %d", name, int64(at), k.hits[9]))
 		if k.hits[9]%2 == 0 {
-			due := element.Time(m.now() + 3)
+			due := element.Time(m.now() + 1000) // and not 3
 			k.alarm = &due
 		}
 	}

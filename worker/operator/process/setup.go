@@ -103,7 +103,9 @@ type KeySetup[K comparable, Out any] struct {
 	timers *timer.Service[K]
 	ctx    *KeyCtx[K, Out] // of every call
 	wake   element.Time    // when the loop will call OnTime; MaxTime: never
-	ruled  bool            // there is a broadcast input
+	// earliest is the earliest deadline that a timer by the clock can be set to: while such timers are called, one that is ahead.
+	earliest element.Time
+	ruled    bool // there is a broadcast input
 }
 
 // describedGroups is the number of key groups of a directory that no record will reach.
@@ -121,7 +123,7 @@ func newKeySetup[K comparable, Out any](rt *task.Runtime, r *codec.Registry) (*K
 	if rt != nil {
 		rt.Keep(dir.Table())
 	}
-	s := &KeySetup[K, Out]{declarations: declarations{registry: r}, rt: rt, dir: dir, timers: timer.New(dir), wake: element.MaxTime}
+	s := &KeySetup[K, Out]{declarations: declarations{registry: r}, rt: rt, dir: dir, timers: timer.New(dir), wake: element.MaxTime, earliest: element.MinTime}
 	s.ctx = &KeyCtx[K, Out]{Ctx: Ctx[Out]{rt: rt}, dir: dir}
 	return s, nil
 }
@@ -191,7 +193,7 @@ func (s *KeySetup[K, Out]) EventTimers(name string, f func(*KeyCtx[K, Out], elem
 // ProcTimer declares a timer by the clock, one deadline per key.
 func (s *KeySetup[K, Out]) ProcTimer(name string, f func(*KeyCtx[K, Out], time.Time) error) *ProcTimer {
 	t, err := s.timers.Proc(name, s.onTime(name, f))
-	p := &ProcTimer{timer: t, now: s.now, await: s.await}
+	p := &ProcTimer{timer: t, now: s.now, await: s.await, earliest: &s.earliest}
 	declared[element.Time](&s.declarations, "clock timer", name, p, err)
 	return p
 }
@@ -246,11 +248,17 @@ type ProcTimer struct {
 	timer *timer.Timer
 	now   func() time.Time
 	await func(element.Time)
+	// earliest is the earliest deadline that counts now.
+	earliest *element.Time
 }
+
+// rest is how far ahead a timer by the clock is set at least by the call of one, so that one that sets itself again at once
+// leaves its subtask to other things.
+const rest = time.Millisecond
 
 // Set sets the deadline of the current key, in place of the one before.
 func (t *ProcTimer) Set(at time.Time) {
-	due := element.At(at)
+	due := max(element.At(at), *t.earliest)
 	t.timer.Set(due)
 	t.await(due)
 }

@@ -30,14 +30,13 @@ type rules[K comparable, In any] struct {
 	registry   *codec.Registry
 }
 
-// frame is what the operators for all kinds of windows have in common: times, and whom they wait for.
-type frame[K comparable, In any] struct {
+// times is what the operators for all kinds of windows know of time, whatever their records are.
+type times struct {
 	task.Base
-	rules[K, In]
-	rt    *task.Runtime
-	late  task.Push[In] // nil: late records are dropped
-	hash  func(K) uint64
-	clock *progress.Clock
+	rt       *task.Runtime
+	timing   Timing
+	lateness element.Time
+	clock    *progress.Clock
 	// touch is by how much the last instant that decides about a window lies behind the last one inside: 1 for sessions, which a
 	// record at their very end still prolongs.
 	touch element.Time
@@ -51,38 +50,67 @@ type frame[K comparable, In any] struct {
 	wake element.Time
 }
 
-func newFrame[K comparable, In any](rt *task.Runtime, r rules[K, In]) (f frame[K, In], err error) {
-	f = frame[K, In]{rules: r, rt: rt, swept: element.MinTime, due: element.MaxTime, wake: element.MaxTime}
-	if r.timing == ByClock {
-		f.lateness = 0
+// open begins to keep time.
+func (f *times) open(rt *task.Runtime, by Timing, lateness element.Time) (err error) {
+	*f = times{rt: rt, timing: by, swept: element.MinTime, due: element.MaxTime, wake: element.MaxTime}
+	if by == ByEvent {
+		f.lateness = lateness
 	}
+	f.clock, err = progress.Open(rt)
+	return err
+}
+
+// lateTo is where late records go; nil: they are dropped.
+func lateTo[In any](rt *task.Runtime, output string) (task.Push[In], error) {
+	if output == "" {
+		return nil, nil
+	}
+	return task.SideOutput[In](rt, output)
+}
+
+// frame is what the operators for all kinds of windows have in common: times, and where late records go.
+type frame[K comparable, In any] struct {
+	times
+	key  func(In) K
+	hash func(K) uint64
+	late task.Push[In]
+}
+
+func newFrame[K comparable, In any](rt *task.Runtime, r rules[K, In]) (f frame[K, In], err error) {
+	f.key = r.key
 	if f.hash, err = codec.Hasher[K](); err != nil {
 		return f, err
 	}
-	if r.lateOutput != "" {
-		if f.late, err = task.SideOutput[In](rt, r.lateOutput); err != nil {
-			return f, err
-		}
+	if f.late, err = lateTo[In](rt, r.lateOutput); err != nil {
+		return f, err
 	}
-	f.clock, err = progress.Open(rt)
+	err = f.open(rt, r.timing, r.lateness)
 	return f, err
 }
 
+// drop counts a late record, and passes it on if somebody wants it.
+func drop[In any](rt *task.Runtime, late task.Push[In], v In) {
+	rt.Counters.Late++
+	if late != nil {
+		late(v)
+	}
+}
+
 // at is the time that decides about the windows of the record in flight.
-func (f *frame[K, In]) at() element.Time {
-	if f.timing == ByEvent {
-		return f.rt.At
+func (f *times) at() element.Time {
+	if f.timing == ByEvent { // the limits of time, before and after everything, are in no window: these are next to them
+		return max(element.MinTime+1, min(f.rt.At, element.MaxTime-1))
 	}
 	return max(f.rt.Clock(), f.swept+1) // clocks are put back
 }
 
 // now is the time that the windows of a key with this hash have come to.
-func (f *frame[K, In]) now(h uint64) element.Time {
+func (f *times) now(h uint64) element.Time {
 	return f.clock.At(h, f.horizon())
 }
 
 // horizon is the time that the windows of all keys have come to.
-func (f *frame[K, In]) horizon() element.Time {
+func (f *times) horizon() element.Time {
 	if f.timing == ByEvent {
 		return f.rt.Watermark
 	}
@@ -90,10 +118,10 @@ func (f *frame[K, In]) horizon() element.Time {
 }
 
 // last is the last instant that decides about a window, and the time of its results: the watermark has to reach it.
-func (f *frame[K, In]) last(w window.Window) element.Time { return w.Last() + f.touch }
+func (f *times) last(w window.Window) element.Time { return w.Last() + f.touch }
 
 // overAt is when a window takes no record any more: its end and the allowed lateness have passed.
-func (f *frame[K, In]) overAt(w window.Window) element.Time {
+func (f *times) overAt(w window.Window) element.Time {
 	if at := f.last(w) + f.lateness; at >= w.Last() {
 		return at
 	}
@@ -101,20 +129,12 @@ func (f *frame[K, In]) overAt(w window.Window) element.Time {
 }
 
 // fired reports whether a window of a key with this hash has fired before the checkpoint that was restored.
-func (f *frame[K, In]) firedBefore(h uint64, w window.Window) bool {
+func (f *times) firedBefore(h uint64, w window.Window) bool {
 	return f.clock.Ahead() && f.clock.Had(h) >= w.Last()
 }
 
-// drop counts a late record, and passes it on if somebody wants it.
-func (f *frame[K, In]) drop(v In) {
-	f.rt.Counters.Late++
-	if f.late != nil {
-		f.late(v)
-	}
-}
-
 // expect has sweep called when time t is covered.
-func (f *frame[K, In]) expect(t element.Time) {
+func (f *times) expect(t element.Time) {
 	f.due = min(f.due, t)
 	if f.timing == ByClock && t < element.MaxTime {
 		f.await(t + 1)
@@ -122,7 +142,7 @@ func (f *frame[K, In]) expect(t element.Time) {
 }
 
 // await has the loop call OnTime at t, if not earlier.
-func (f *frame[K, In]) await(t element.Time) {
+func (f *times) await(t element.Time) {
 	if t < f.wake {
 		f.wake = t
 		f.rt.WakeAt(t.Std())
@@ -130,7 +150,7 @@ func (f *frame[K, In]) await(t element.Time) {
 }
 
 // watermark calls sweep for the windows that end by watermark t.
-func (f *frame[K, In]) watermark(t element.Time, sweep func(element.Time) error) error {
+func (f *times) watermark(t element.Time, sweep func(element.Time) error) error {
 	if f.timing == ByClock && t != element.MaxTime {
 		return nil
 	}
@@ -138,7 +158,7 @@ func (f *frame[K, In]) watermark(t element.Time, sweep func(element.Time) error)
 }
 
 // tick calls sweep for the windows that end by the clock of the operator, which tests may set.
-func (f *frame[K, In]) tick(_ time.Time, sweep func(element.Time) error) error {
+func (f *times) tick(_ time.Time, sweep func(element.Time) error) error {
 	f.wake = element.MaxTime
 	if err := f.sweepTo(element.At(f.rt.Now())-1, sweep); err != nil {
 		return err
@@ -149,7 +169,7 @@ func (f *frame[K, In]) tick(_ time.Time, sweep func(element.Time) error) error {
 	return nil
 }
 
-func (f *frame[K, In]) sweepTo(t element.Time, sweep func(element.Time) error) error {
+func (f *times) sweepTo(t element.Time, sweep func(element.Time) error) error {
 	if t >= f.due {
 		f.due = element.MaxTime
 		if err := sweep(t); err != nil {
@@ -162,7 +182,7 @@ func (f *frame[K, In]) sweepTo(t element.Time, sweep func(element.Time) error) e
 }
 
 // restored begins anew with the tables of a checkpoint.
-func (f *frame[K, In]) restored() {
+func (f *times) restored() {
 	f.swept, f.wake, f.due = element.MinTime, element.MaxTime, element.MinTime
 	f.clock.Restored(f.horizon())
 	if f.timing == ByEvent {
@@ -173,7 +193,7 @@ func (f *frame[K, In]) restored() {
 }
 
 // OnBarrier puts down how far time has come.
-func (f *frame[K, In]) OnBarrier(element.CheckpointID) error {
+func (f *times) OnBarrier(element.CheckpointID) error {
 	f.clock.Barrier(f.horizon())
 	return nil
 }
@@ -207,9 +227,15 @@ func again[K comparable](refired *state.Spaces[K, *state.Value[int32]], k K, h u
 	return int(*n) - 1, nil
 }
 
-// after is the first window behind w whose last instant is above t. Differences of times may not fit, those of their bits
-// always do.
-func after(spec window.Sliding, w window.Window, t element.Time) window.Window {
-	missed := (uint64(t)-uint64(w.Last()))/uint64(spec.Slide) + 1
-	return spec.From(element.Time(uint64(w.Start) + missed*uint64(spec.Slide)))
+// forgetRefired drops the counts of windows that take no record any more at time t, if there are any.
+func forgetRefired[K comparable](p *panes, refired *state.Spaces[K, *state.Value[int32]], t element.Time) {
+	if refired == nil {
+		return
+	}
+	for sp := range refired.All() {
+		if p.fromOver(element.Time(sp.ID)) > t {
+			break
+		}
+		refired.Drop(sp)
+	}
 }

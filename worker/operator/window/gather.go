@@ -40,50 +40,51 @@ func Gather[K comparable, In, Out any](spec window.Sliding, g Gathering[K, In, O
 		if err != nil {
 			return nil, nil, err
 		}
-		o := &gather[K, In, Out]{frame: f, spec: spec, each: g.Each, out: out}
-		o.panes, err = spaces(rt, "panes", g.Registry, func(d *state.Directory[K]) (*state.List[In], error) {
+		o := &gather[K, In]{panes: panes{times: f.times, spec: spec}}
+		o.each = func(k K, fire Firing, vs iter.Seq[In]) error { return g.Each(k, fire, vs, out) }
+		o.spaces, err = spaces(rt, "panes", g.Registry, func(d *state.Directory[K]) (*state.List[In], error) {
 			return state.ListOf[In](d, "records")
 		})
 		if err == nil && o.lateness > 0 {
 			o.refired, err = spaces(rt, "fired", g.Registry, counted[K])
 		}
-		return o.push, o, err
+		return func(v In) {
+			at := o.at()
+			last, ok := spec.Last(at)
+			if !ok {
+				return // between two windows
+			}
+			k := f.key(v)
+			h := f.hash(k)
+			if o.overAt(last) <= o.now(h) {
+				drop(rt, f.late, v)
+				return
+			}
+			o.keep(k, h, at, v)
+		}, o, err
 	}
 }
 
-type gather[K comparable, In, Out any] struct {
-	frame[K, In]
-	spec    window.Sliding
-	each    func(K, Firing, iter.Seq[In], func(Out)) error
-	out     task.Push[Out]
-	panes   *state.Spaces[K, *state.List[In]] // by start
-	list    []*state.Space[K, *state.List[In]]
+type gather[K comparable, In any] struct {
+	panes
+	each    func(K, Firing, iter.Seq[In]) error
+	spaces  *state.Spaces[K, *state.List[In]]  // by start
+	list    []*state.Space[K, *state.List[In]] // as starts
 	refired *state.Spaces[K, *state.Value[int32]]
 }
 
-func (o *gather[K, In, Out]) push(v In) {
-	at := o.at()
-	last, ok := o.spec.Last(at)
-	if !ok {
-		return // between two windows
-	}
-	k := o.key(v)
-	h := o.hash(k)
-	now := o.now(h)
-	if o.overAt(last) <= now {
-		o.drop(v)
-		return
-	}
+// keep adds a record to its pane.
+func (o *gather[K, In]) keep(k K, h uint64, at element.Time, v In) {
 	start := o.spec.Pane(at).Start
 	i, found := o.find(start)
 	if !found {
-		sp, err := o.panes.Open(int64(start))
+		sp, err := o.spaces.Open(int64(start))
 		if err != nil {
 			o.rt.Fail(err)
 			return
 		}
-		o.list = slices.Insert(o.list, i, sp)
-		o.notice(start)
+		o.list, o.starts = slices.Insert(o.list, i, sp), slices.Insert(o.starts, i, start)
+		o.expectPane(start)
 	}
 	o.list[i].Dir.Seek(k, h)
 	o.list[i].Handles.Append(v)
@@ -92,19 +93,8 @@ func (o *gather[K, In, Out]) push(v In) {
 	}
 }
 
-// notice has sweep called when something is to be done about a pane.
-func (o *gather[K, In, Out]) notice(start element.Time) {
-	if w, ok := o.spec.First(start); ok {
-		o.expect(max(w.Last(), o.swept+1))
-	}
-}
-
-func (o *gather[K, In, Out]) find(start element.Time) (int, bool) {
-	return slices.BinarySearchFunc(o.list, start, comparePane)
-}
-
 // refire emits the windows that have ended and hold the record that was just added.
-func (o *gather[K, In, Out]) refire(k K, h uint64, when element.Time) {
+func (o *gather[K, In]) refire(k K, h uint64, when element.Time) {
 	at, now := o.rt.At, o.now(h)
 	w, ok := o.spec.First(when)
 	for ; ok && w.Contains(when) && w.Last() <= now; w = o.spec.Next(w) {
@@ -114,7 +104,7 @@ func (o *gather[K, In, Out]) refire(k K, h uint64, when element.Time) {
 		n, err := again(o.refired, k, h, w, o.count(k, h, w) > 1)
 		if err == nil {
 			o.rt.At = w.Last()
-			err = o.each(k, Firing{w, n}, o.records(k, h, w), o.out)
+			err = o.each(k, Firing{w, n}, o.records(k, h, w))
 		}
 		if err != nil {
 			o.rt.Fail(err)
@@ -124,15 +114,14 @@ func (o *gather[K, In, Out]) refire(k K, h uint64, when element.Time) {
 	o.rt.At = at
 }
 
-// within are the panes of a window.
-func (o *gather[K, In, Out]) within(w window.Window) []*state.Space[K, *state.List[In]] {
-	lo, _ := o.find(w.Start)
-	hi, _ := o.find(w.End)
+// of are the panes of a window.
+func (o *gather[K, In]) of(w window.Window) []*state.Space[K, *state.List[In]] {
+	lo, hi := o.within(w)
 	return o.list[lo:hi]
 }
 
-func (o *gather[K, In, Out]) count(k K, h uint64, w window.Window) (n int) {
-	for _, p := range o.within(w) {
+func (o *gather[K, In]) count(k K, h uint64, w window.Window) (n int) {
+	for _, p := range o.of(w) {
 		p.Dir.Seek(k, h)
 		n += p.Handles.Len()
 	}
@@ -140,8 +129,8 @@ func (o *gather[K, In, Out]) count(k K, h uint64, w window.Window) (n int) {
 }
 
 // records are those of a key in a window.
-func (o *gather[K, In, Out]) records(k K, h uint64, w window.Window) iter.Seq[In] {
-	panes := o.within(w)
+func (o *gather[K, In]) records(k K, h uint64, w window.Window) iter.Seq[In] {
+	panes := o.of(w)
 	return func(yield func(In) bool) {
 		for _, p := range panes {
 			p.Dir.Seek(k, h)
@@ -155,12 +144,12 @@ func (o *gather[K, In, Out]) records(k K, h uint64, w window.Window) iter.Seq[In
 }
 
 // OnWatermark fires every window whose last instant is covered, the oldest first, and forgets what no window needs.
-func (o *gather[K, In, Out]) OnWatermark(t element.Time) error { return o.watermark(t, o.sweep) }
+func (o *gather[K, In]) OnWatermark(t element.Time) error { return o.watermark(t, o.sweep) }
 
 // OnTime does that by the clock.
-func (o *gather[K, In, Out]) OnTime(now time.Time) error { return o.tick(now, o.sweep) }
+func (o *gather[K, In]) OnTime(now time.Time) error { return o.tick(now, o.sweep) }
 
-func (o *gather[K, In, Out]) sweep(t element.Time) error {
+func (o *gather[K, In]) sweep(t element.Time) error {
 	done := o.swept // windows whose last instant is not above it have fired
 	for {
 		w, ok := o.nextWindow(done)
@@ -177,30 +166,12 @@ func (o *gather[K, In, Out]) sweep(t element.Time) error {
 	if w, ok := o.nextWindow(done); ok {
 		o.expect(w.Last())
 	}
-	if len(o.list) > 0 {
-		last, _ := o.spec.Last(element.Time(o.list[0].ID))
-		o.expect(o.overAt(last))
-	}
+	o.expectOldest()
 	return o.rt.TableErr()
 }
 
-// nextWindow is the oldest window that has panes and ends after done.
-func (o *gather[K, In, Out]) nextWindow(done element.Time) (window.Window, bool) {
-	for _, p := range o.list {
-		start := element.Time(p.ID)
-		w, _ := o.spec.First(start)
-		if w.Last() <= done {
-			w = after(o.spec, w, done)
-		}
-		if w.Contains(start) {
-			return w, true
-		}
-	}
-	return window.Window{}, false
-}
-
-func (o *gather[K, In, Out]) fire(w window.Window) error {
-	panes := o.within(w)
+func (o *gather[K, In]) fire(w window.Window) error {
+	panes := o.of(w)
 	for i, p := range panes {
 		err := p.Dir.Each(func(k K) error {
 			h := p.Dir.KeyHash()
@@ -213,7 +184,7 @@ func (o *gather[K, In, Out]) fire(w window.Window) error {
 				}
 			}
 			o.rt.At = w.Last()
-			if err := o.each(k, Firing{Window: w}, o.records(k, h, w), o.out); err != nil {
+			if err := o.each(k, Firing{Window: w}, o.records(k, h, w)); err != nil {
 				return err
 			}
 			return o.rt.Stopped()
@@ -226,39 +197,28 @@ func (o *gather[K, In, Out]) fire(w window.Window) error {
 }
 
 // forget drops the panes that no window needs at time t.
-func (o *gather[K, In, Out]) forget(t element.Time) {
+func (o *gather[K, In]) forget(t element.Time) {
 	n := 0
-	for n < len(o.list) {
-		if last, _ := o.spec.Last(element.Time(o.list[n].ID)); o.overAt(last) > t {
-			break
-		}
-		o.panes.Drop(o.list[n])
+	for n < len(o.list) && o.paneOver(o.starts[n]) <= t {
+		o.spaces.Drop(o.list[n])
 		n++
 	}
-	o.list = slices.Delete(o.list, 0, n)
-	if o.refired == nil {
-		return
-	}
-	for sp := range o.refired.All() {
-		start := element.Time(sp.ID)
-		if o.overAt(o.spec.From(start)) > t {
-			break
-		}
-		o.refired.Drop(sp)
-	}
+	o.list, o.starts = slices.Delete(o.list, 0, n), slices.Delete(o.starts, 0, n)
+	forgetRefired(&o.panes, o.refired, t)
 }
 
 // OnRestored begins with the panes of a checkpoint.
-func (o *gather[K, In, Out]) OnRestored() error {
+func (o *gather[K, In]) OnRestored() error {
 	o.restored()
-	o.list = slices.Collect(o.panes.All())
+	o.list, o.starts = slices.Collect(o.spaces.All()), o.starts[:0]
 	for _, p := range o.list {
-		o.notice(element.Time(p.ID))
+		o.starts = append(o.starts, element.Time(p.ID))
+		o.expectPane(element.Time(p.ID))
 	}
 	return o.rt.TableErr()
 }
 
 var (
-	_ task.Waker    = (*gather[int, int, int])(nil)
-	_ task.Restorer = (*gather[int, int, int])(nil)
+	_ task.Waker    = (*gather[int, int])(nil)
+	_ task.Restorer = (*gather[int, int])(nil)
 )

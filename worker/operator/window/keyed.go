@@ -1,9 +1,7 @@
 package window
 
 import (
-	"cmp"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
@@ -24,7 +22,7 @@ type Windows struct {
 // each window that it is in: Sliding does it by panes. Aggregation.Merge is needed for sessions.
 func Aggregated[K comparable, In, Acc, Out any](w Windows, t Trigger[K, In], a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		o, err := newKeyed[K, In, Acc, Out](rt, a.rules())
+		o, err := newKeyed[K, In, Acc](rt, a.rules())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -44,7 +42,7 @@ func Aggregated[K comparable, In, Acc, Out any](w Windows, t Trigger[K, In], a A
 // have become one follow each other.
 func Gathered[K comparable, In, Out any](w Windows, t Trigger[K, In], g Gathering[K, In, Out]) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		o, err := newKeyed[K, In, struct{}, Out](rt, g.rules())
+		o, err := newKeyed[K, In, struct{}](rt, g.rules())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -87,8 +85,11 @@ type Place struct {
 // keyed has the windows of each key in a map of the key, and one timer per key and clock for the earliest thing that is
 // to be done about any of them. A window that grows does not move the timer: when it comes up it is set to what is the
 // earliest then. So a record that prolongs a session costs no more than one that is added to a window.
-type keyed[K comparable, In, Acc, Out any] struct {
-	frame[K, In]
+type keyed[K comparable, In, Acc any] struct {
+	deadlines
+	key     func(In) K
+	hash    func(K) uint64
+	late    task.Push[In]
 	windows Windows
 	trigger Trigger[K, In]
 	merge   func(a, b Acc) Acc
@@ -100,28 +101,14 @@ type keyed[K comparable, In, Acc, Out any] struct {
 	open    *state.Map[element.Time, Entry[Acc]]
 	records *state.Map[Place, In] // nil: they are not kept
 	timers  *timer.Service[K]
-	event   *timer.Timer
-	proc    *timer.Timer
-
-	ctx   TriggerCtx
-	met   []spot // scratch: windows of the key
-	notes []int64
 }
 
-// spot is a window of the current key, and when something is to be done about it.
-type spot struct {
-	win window.Window
-	id  element.Time
-	at  element.Time
-	end bool // it is over then
-}
-
-func newKeyed[K comparable, In, Acc, Out any](rt *task.Runtime, r rules[K, In]) (*keyed[K, In, Acc, Out], error) {
+func newKeyed[K comparable, In, Acc any](rt *task.Runtime, r rules[K, In]) (*keyed[K, In, Acc], error) {
 	f, err := newFrame(rt, r)
 	if err != nil {
 		return nil, err
 	}
-	o := &keyed[K, In, Acc, Out]{frame: f}
+	o := &keyed[K, In, Acc]{deadlines: deadlines{times: f.times}, key: f.key, hash: f.hash, late: f.late}
 	o.ctx.time = rt.Clock
 	if o.dir, err = state.NewDirectory[K](rt.Options("windows", r.registry)); err != nil {
 		return nil, err
@@ -139,14 +126,14 @@ func newKeyed[K comparable, In, Acc, Out any](rt *task.Runtime, r rules[K, In]) 
 }
 
 // let sets which windows there are, and when they fire.
-func (o *keyed[K, In, Acc, Out]) let(w Windows, t Trigger[K, In]) {
+func (o *keyed[K, In, Acc]) let(w Windows, t Trigger[K, In]) {
 	o.windows, o.trigger = w, t
 	if w.Session != nil {
 		o.touch = 1
 	}
 }
 
-func (o *keyed[K, In, Acc, Out]) push(v In) {
+func (o *keyed[K, In, Acc]) push(v In) {
 	k := o.key(v)
 	h := o.hash(k)
 	at := o.at()
@@ -169,22 +156,22 @@ func (o *keyed[K, In, Acc, Out]) push(v In) {
 }
 
 // within adds a record to a window that has its start for its id.
-func (o *keyed[K, In, Acc, Out]) within(w window.Window, v In) error {
+func (o *keyed[K, In, Acc]) within(w window.Window, v In) error {
 	if o.overAt(w) <= o.ctx.now {
-		o.drop(v)
+		drop(o.rt, o.late, v)
 		return nil
 	}
 	return o.add(w.Start, w, v)
 }
 
-func (o *keyed[K, In, Acc, Out]) slide(at element.Time, v In) error {
+func (o *keyed[K, In, Acc]) slide(at element.Time, v In) error {
 	spec := o.windows.Sliding
 	last, ok := spec.Last(at)
 	if !ok {
 		return nil // between two windows
 	}
 	if o.overAt(last) <= o.ctx.now {
-		o.drop(v)
+		drop(o.rt, o.late, v)
 		return nil
 	}
 	for w, ok := spec.First(at); ok && w.Contains(at); {
@@ -201,7 +188,7 @@ func (o *keyed[K, In, Acc, Out]) slide(at element.Time, v In) error {
 }
 
 // add adds a record to the window with this id.
-func (o *keyed[K, In, Acc, Out]) add(id element.Time, w window.Window, v In) error {
+func (o *keyed[K, In, Acc]) add(id element.Time, w window.Window, v In) error {
 	fresh := !o.open.Has(id)
 	e := o.open.Ref(id)
 	if fresh {
@@ -214,17 +201,17 @@ func (o *keyed[K, In, Acc, Out]) add(id element.Time, w window.Window, v In) err
 }
 
 // put adds a record to a window, and asks the trigger.
-func (o *keyed[K, In, Acc, Out]) put(e *Entry[Acc], v In) error {
+func (o *keyed[K, In, Acc]) put(e *Entry[Acc], v In) error {
 	o.take(e, v)
 	c, w := o.ask(e)
 	err := o.obey(e, o.trigger.OnElement(c, w, v))
-	o.arm(e)
+	o.arm(e.window(), e.Event, e.Clock)
 	return err
 }
 
 // join adds a record to the session that w makes, of itself and those that it meets. Whether the record is late is judged
 // by the session that comes of it.
-func (o *keyed[K, In, Acc, Out]) join(w window.Window, v In) error {
+func (o *keyed[K, In, Acc]) join(w window.Window, v In) error {
 	o.met = o.met[:0]
 	cover := w
 	for id, e := range o.open.All() {
@@ -235,7 +222,7 @@ func (o *keyed[K, In, Acc, Out]) join(w window.Window, v In) error {
 	}
 	switch {
 	case o.overAt(cover) <= o.ctx.now:
-		o.drop(v)
+		drop(o.rt, o.late, v)
 		return nil
 	case len(o.met) == 0:
 		return o.add(w.Start, w, v)
@@ -254,8 +241,8 @@ func (o *keyed[K, In, Acc, Out]) join(w window.Window, v In) error {
 }
 
 // unite makes one window of those in met: the first, in order of time.
-func (o *keyed[K, In, Acc, Out]) unite() {
-	slices.SortFunc(o.met, func(a, b spot) int { return cmp.Compare(a.win.Start, b.win.Start) })
+func (o *keyed[K, In, Acc]) unite() {
+	o.inOrder()
 	into := o.open.Ref(o.met[0].id)
 	o.notes = append(o.notes[:0], into.Note)
 	for _, m := range o.met[1:] {
@@ -275,7 +262,7 @@ func (o *keyed[K, In, Acc, Out]) unite() {
 }
 
 // each yields the records of a window.
-func (o *keyed[K, In, Acc, Out]) each(id element.Time, n int64) iter.Seq[In] {
+func (o *keyed[K, In, Acc]) each(id element.Time, n int64) iter.Seq[In] {
 	return func(yield func(In) bool) {
 		for i := range n {
 			if v, ok := o.records.Load(Place{id, i}); ok && !yield(v) {
@@ -286,13 +273,13 @@ func (o *keyed[K, In, Acc, Out]) each(id element.Time, n int64) iter.Seq[In] {
 }
 
 // ask is what the trigger is called with.
-func (o *keyed[K, In, Acc, Out]) ask(e *Entry[Acc]) (*TriggerCtx, Win[K]) {
+func (o *keyed[K, In, Acc]) ask(e *Entry[Acc]) (*TriggerCtx, Win[K]) {
 	o.ctx.event, o.ctx.clock, o.ctx.note, o.ctx.last = e.Event, e.Clock, e.Note, o.last(e.window())
 	return &o.ctx, Win[K]{o.dir.Key(), e.window(), int(e.Fired)}
 }
 
 // obey does what the trigger has decided.
-func (o *keyed[K, In, Acc, Out]) obey(e *Entry[Acc], act Fire) error {
+func (o *keyed[K, In, Acc]) obey(e *Entry[Acc], act Fire) error {
 	e.Event, e.Clock, e.Note = o.ctx.event, o.ctx.clock, o.ctx.note
 	var err error
 	if act&FireNow != 0 {
@@ -312,7 +299,7 @@ func (o *keyed[K, In, Acc, Out]) obey(e *Entry[Acc], act Fire) error {
 }
 
 // empty forgets what a window holds.
-func (o *keyed[K, In, Acc, Out]) empty(e *Entry[Acc]) {
+func (o *keyed[K, In, Acc]) empty(e *Entry[Acc]) {
 	for i := range e.Count {
 		o.records.Delete(Place{e.ID, i})
 	}
@@ -324,96 +311,30 @@ func (o *keyed[K, In, Acc, Out]) empty(e *Entry[Acc]) {
 	e.Acc = zero
 }
 
-// over is when a window is forgotten; never: not before the end of time.
-func (o *keyed[K, In, Acc, Out]) over(w window.Window) element.Time {
-	switch {
-	case w.End == element.MaxTime:
-		return never
-	case o.timing == ByClock:
-		return o.last(w) + 1
-	}
-	return o.overAt(w)
-}
-
-// next is when something is to be done about a window by event time, and by the clock.
-func (o *keyed[K, In, Acc, Out]) next(e *Entry[Acc]) (event, clock element.Time) {
-	if over := o.over(e.window()); o.timing == ByClock {
-		return e.Event, min(e.Clock, over)
-	} else {
-		return min(e.Event, over), e.Clock
-	}
-}
-
-// arm sets the timers of the key to what is to be done about a window, if that is earlier than anything else.
-func (o *keyed[K, In, Acc, Out]) arm(e *Entry[Acc]) {
-	event, clock := o.next(e)
-	if event != never {
-		if at, ok := o.event.At(); !ok || event < at {
-			o.event.Set(event)
-		}
-	}
-	if clock != never {
-		if at, ok := o.proc.At(); !ok || clock < at {
-			o.proc.Set(clock)
-			o.await(clock)
-		}
-	}
-}
-
 // onEvent does what is to be done about the windows of the current key by event time t.
-func (o *keyed[K, In, Acc, Out]) onEvent(t element.Time) error {
+func (o *keyed[K, In, Acc]) onEvent(t element.Time) error {
 	o.ctx.now = t
-	return o.visit(t, func(e *Entry[Acc]) (element.Time, element.Time) {
-		if o.timing == ByClock {
-			return e.Event, never
-		}
-		return e.Event, o.over(e.window())
-	}, func(e *Entry[Acc], at element.Time) error {
-		e.Event = never
-		c, w := o.ask(e)
-		act := o.trigger.OnEvent(c, w, at)
-		c.event = o.settled(c.event, at, c.last)
-		return o.obey(e, act)
-	})
+	return o.visit(t, ByEvent)
 }
 
 // onClock is onEvent for the clock.
-func (o *keyed[K, In, Acc, Out]) onClock(t element.Time) error {
+func (o *keyed[K, In, Acc]) onClock(t element.Time) error {
 	if o.timing == ByClock {
 		o.ctx.now = t - 1
 	} else {
 		o.ctx.now = o.now(o.dir.KeyHash())
 	}
-	return o.visit(t, func(e *Entry[Acc]) (element.Time, element.Time) {
-		if o.timing == ByClock {
-			return e.Clock, o.over(e.window())
-		}
-		return e.Clock, never
-	}, func(e *Entry[Acc], at element.Time) error {
-		e.Clock = never
-		c, w := o.ask(e)
-		act := o.trigger.OnClock(c, w, at)
-		c.clock = o.settled(c.clock, at, c.last+1)
-		return o.obey(e, act)
-	})
+	return o.visit(t, ByClock)
 }
 
 // visit does what is due at t about the windows of the current key, in the order of time, and sets the timers to what
 // comes next.
-func (o *keyed[K, In, Acc, Out]) visit(t element.Time, when func(*Entry[Acc]) (fire, over element.Time), fire func(*Entry[Acc], element.Time) error) error {
+func (o *keyed[K, In, Acc]) visit(t element.Time, on Timing) error {
 	o.met = o.met[:0]
 	for id, e := range o.open.All() {
-		at, over := when(&e)
-		if at <= t && at != never {
-			o.met = append(o.met, spot{win: e.window(), id: id, at: at})
-		}
-		if over <= t && over != never {
-			o.met = append(o.met, spot{win: e.window(), id: id, at: over, end: true})
-		}
+		o.look(t, on, spot{win: e.window(), id: id, event: e.Event, clock: e.Clock})
 	}
-	slices.SortFunc(o.met, func(a, b spot) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.win.Start, b.win.Start), compareEnd(a, b))
-	})
+	o.inOrder()
 	for _, m := range o.met {
 		e := o.open.Ref(m.id)
 		if m.end {
@@ -422,7 +343,7 @@ func (o *keyed[K, In, Acc, Out]) visit(t element.Time, when func(*Entry[Acc]) (f
 			continue
 		}
 		o.rt.At = m.at
-		if err := fire(e, m.at); err != nil {
+		if err := o.fire(e, m.at, on); err != nil {
 			return err
 		}
 		if err := o.rt.Stopped(); err != nil {
@@ -430,23 +351,30 @@ func (o *keyed[K, In, Acc, Out]) visit(t element.Time, when func(*Entry[Acc]) (f
 		}
 	}
 	for _, e := range o.open.All() {
-		o.arm(&e)
+		o.arm(e.window(), e.Event, e.Clock)
 	}
 	return nil
 }
 
-func compareEnd(a, b spot) int {
-	switch {
-	case a.end == b.end:
-		return 0
-	case b.end:
-		return -1
+// fire asks the trigger about a window whose deadline has come.
+func (o *keyed[K, In, Acc]) fire(e *Entry[Acc], at element.Time, on Timing) error {
+	var act Fire
+	if on == ByEvent {
+		e.Event = never
+		c, w := o.ask(e)
+		act = o.trigger.OnEvent(c, w, at)
+		c.event = o.settled(c.event, at, c.last)
+	} else {
+		e.Clock = never
+		c, w := o.ask(e)
+		act = o.trigger.OnClock(c, w, at)
+		c.clock = o.settled(c.clock, at, c.last+1)
 	}
-	return 1
+	return o.obey(e, act)
 }
 
 // OnWatermark does what is due by event time, and forgets what is over. The end of the input ends windows by the clock.
-func (o *keyed[K, In, Acc, Out]) OnWatermark(t element.Time) error {
+func (o *keyed[K, In, Acc]) OnWatermark(t element.Time) error {
 	o.ending = t == element.MaxTime
 	if err := o.timers.AdvanceEvents(t, o.rt.Stopped); err != nil {
 		return err
@@ -459,7 +387,7 @@ func (o *keyed[K, In, Acc, Out]) OnWatermark(t element.Time) error {
 }
 
 // OnTime does what is due by the clock.
-func (o *keyed[K, In, Acc, Out]) OnTime(time.Time) error {
+func (o *keyed[K, In, Acc]) OnTime(time.Time) error {
 	o.wake = element.MaxTime
 	t := element.At(o.rt.Now())
 	if err := o.timers.AdvanceProc(t, o.rt.Stopped); err != nil {
@@ -472,7 +400,7 @@ func (o *keyed[K, In, Acc, Out]) OnTime(time.Time) error {
 }
 
 // awaken waits for the next deadline by the clock.
-func (o *keyed[K, In, Acc, Out]) awaken() error {
+func (o *keyed[K, In, Acc]) awaken() error {
 	if at, ok := o.timers.NextProc(); ok {
 		o.await(at)
 	}
@@ -480,14 +408,14 @@ func (o *keyed[K, In, Acc, Out]) awaken() error {
 }
 
 // OnRestored begins with the windows of a checkpoint.
-func (o *keyed[K, In, Acc, Out]) OnRestored() error {
+func (o *keyed[K, In, Acc]) OnRestored() error {
 	o.restored()
 	return o.awaken()
 }
 
-func (o *keyed[K, In, Acc, Out]) Close() error { return o.timers.Close() }
+func (o *keyed[K, In, Acc]) Close() error { return o.timers.Close() }
 
 var (
-	_ task.Waker    = (*keyed[int, int, int, int])(nil)
-	_ task.Restorer = (*keyed[int, int, int, int])(nil)
+	_ task.Waker    = (*keyed[int, int, int])(nil)
+	_ task.Restorer = (*keyed[int, int, int])(nil)
 )

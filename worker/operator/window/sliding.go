@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
 	"github.com/sluiceio/sluice/worker/state"
@@ -29,9 +30,24 @@ func Sliding[K comparable, In, Acc, Out any](spec window.Sliding, a Aggregation[
 		if err != nil {
 			return nil, nil, err
 		}
-		o := &sliding[K, In, Acc, Out]{frame: f, spec: spec, agg: a, out: out, fold: fold[Acc]{a.Merge, a.Clone}}
+		o := &sliding[K, Acc]{slides: slides{panes: panes{times: f.times, spec: spec}}, fresh: a.New, fold: fold[Acc]{a.Merge, a.Clone}}
+		o.emit = func(k K, fire Firing, acc *Acc) { out(a.Result(k, fire, acc)) }
 		o.uncache()
-		return o.push, o, o.open()
+		return func(v In) {
+			k := f.key(v)
+			h := f.hash(k)
+			acc := o.enter(k, h)
+			if acc == nil {
+				if o.isLate {
+					drop(rt, f.late, v)
+				}
+				return
+			}
+			a.Add(acc, v)
+			if o.again {
+				o.refire(k, h)
+			}
+		}, o, o.open(a.Registry)
 	}
 }
 
@@ -43,7 +59,8 @@ type parts[Acc any] struct {
 	suffix *state.Value[Acc]
 }
 
-func declareParts[K comparable, Acc any](d *state.Directory[K]) (p parts[Acc], err error) {
+func declareParts[K comparable, Acc any](d *state.Directory[K]) (_ *parts[Acc], err error) {
+	p := new(parts[Acc])
 	if p.own, err = state.ValueOf[Acc](d, "acc"); err == nil {
 		p.suffix, err = state.ValueOf[Acc](d, "suffix")
 	}
@@ -69,27 +86,23 @@ const (
 	stale
 )
 
-type pane[K comparable, Acc any] = state.Space[K, parts[Acc]]
+// pane is the namespace of a pane. It has a pointer to its handles: those all have one shape.
+type pane[K comparable, Acc any] = state.Space[K, *parts[Acc]]
 
-type sliding[K comparable, In, Acc, Out any] struct {
-	frame[K, In]
+// sliding knows neither what comes in nor what goes out: it is compiled for each type of keys and accumulators.
+type sliding[K comparable, Acc any] struct {
+	slides
 	fold[Acc]
-	spec window.Sliding
-	agg  Aggregation[K, In, Acc, Out]
-	out  task.Push[Out]
+	fresh func() Acc // nil: the zero value
+	emit  func(K, Firing, *Acc)
 
-	// cur is the pane of the last record: most records follow one of the same pane. cur.Start > cur.End: none.
-	cur      window.Window
-	last     window.Window // the newest window that holds it
-	oldest   element.Time  // last instant of the oldest window that holds it
-	curPane  *pane[K, Acc] // nil: it is not open, or next does not know of it
-	curTaken bool          // the pane has been taken in: what is added makes its key stale
+	curPane *pane[K, Acc] // nil: cur is not open, or next does not know of it
+	// isLate and again are about the last record: it was late; there are windows that have fired and hold it. first: its key had
+	// nothing in its pane.
+	isLate, again, first bool
 
-	panes   *state.Spaces[K, parts[Acc]] // by start
-	list    []*pane[K, Acc]              // of panes, ordered by time
-	next    window.Window                // the next one to fire, while any has to
-	waits   bool                         // there are panes from next on
-	taken   element.Time                 // panes below this start are in the queues
+	spaces  *state.Spaces[K, *parts[Acc]] // by start
+	list    []*pane[K, Acc]               // as starts
 	refired *state.Spaces[K, *state.Value[int32]]
 	queues  *state.Spaces[K, *state.Value[queue[Acc]]] // one namespace, which goes when no pane is left
 	line    *state.Space[K, *state.Value[queue[Acc]]]
@@ -98,16 +111,16 @@ type sliding[K comparable, In, Acc, Out any] struct {
 }
 
 // open makes the tables.
-func (o *sliding[K, In, Acc, Out]) open() (err error) {
-	if o.panes, err = spaces(o.rt, "panes", o.registry, declareParts[K, Acc]); err != nil {
+func (o *sliding[K, Acc]) open(r *codec.Registry) (err error) {
+	if o.spaces, err = spaces(o.rt, "panes", r, declareParts[K, Acc]); err != nil {
 		return err
 	}
 	if o.lateness > 0 {
-		if o.refired, err = spaces(o.rt, "fired", o.registry, counted[K]); err != nil {
+		if o.refired, err = spaces(o.rt, "fired", r, counted[K]); err != nil {
 			return err
 		}
 	}
-	options := o.rt.Options("queues", o.registry)
+	options := o.rt.Options("queues", r)
 	options.Checkpoints = false
 	o.queues, err = state.NewSpaces(options, o.rt.KeyGroups.First, o.rt.KeyGroups.End, func(d *state.Directory[K]) (*state.Value[queue[Acc]], error) {
 		return state.ValueOf[queue[Acc]](d, "queue")
@@ -119,123 +132,66 @@ func (o *sliding[K, In, Acc, Out]) open() (err error) {
 	return o.derive()
 }
 
-func (o *sliding[K, In, Acc, Out]) push(v In) {
+// enter is the accumulator for a record of a key at the present time; nil: it is late, in no window, or the attempt fails.
+func (o *sliding[K, Acc]) enter(k K, h uint64) *Acc {
+	o.isLate = false
 	if at := o.at(); at < o.cur.Start || at >= o.cur.End {
+		o.curPane = nil
 		if !o.seek(at) {
-			return // between two windows
+			return nil // between two windows
 		}
 	}
-	k := o.agg.Key(v)
-	h := o.hash(k)
 	now := o.now(h)
 	if o.overAt(o.last) <= now {
-		o.drop(v)
-		return
+		o.isLate = true
+		return nil
 	}
-	if o.curPane == nil && !o.enter() {
-		return
+	if o.curPane == nil && !o.openPane() {
+		return nil
 	}
 	o.curPane.Dir.Seek(k, h)
 	own := o.curPane.Handles.own
-	fresh := !own.Exists()
+	o.first = !own.Exists()
 	acc := own.Ref()
-	if fresh && o.agg.New != nil {
-		*acc = o.agg.New()
+	if o.first && o.fresh != nil {
+		*acc = o.fresh()
 	}
-	o.agg.Add(acc, v)
 	if o.curTaken {
 		o.line.Dir.Seek(k, h)
 		o.line.Handles.Ref().State = stale
 	}
-	if o.oldest <= now && o.lateness > 0 {
-		o.refire(k, h, fresh)
-	}
+	o.again = o.oldest <= now && o.lateness > 0
+	return acc
 }
 
-// seek makes the pane of at the current one. It is false if no window holds it.
-func (o *sliding[K, In, Acc, Out]) seek(at element.Time) bool {
-	o.uncache()
-	last, ok := o.spec.Last(at)
-	if !ok {
-		return false
-	}
-	oldest, _ := o.spec.First(at)
-	o.cur, o.last, o.oldest = o.spec.Pane(at), last, oldest.Last()
-	return true
-}
-
-// enter opens the current pane, and has its windows fire that have not.
-func (o *sliding[K, In, Acc, Out]) enter() bool {
+// openPane opens the current pane, and has its windows fire that have not.
+func (o *sliding[K, Acc]) openPane() bool {
 	start := o.cur.Start
-	sp, err := o.panes.Open(int64(start))
+	sp, err := o.spaces.Open(int64(start))
 	if err != nil {
 		o.rt.Fail(err)
 		return false
 	}
-	i, found := o.find(start)
-	if !found {
-		o.list = slices.Insert(o.list, i, sp)
+	if i, found := o.find(start); !found {
+		o.list, o.starts = slices.Insert(o.list, i, sp), slices.Insert(o.starts, i, start)
 	}
 	o.notice(start)
 	o.curPane, o.curTaken = sp, start < o.taken
 	return true
 }
 
-// notice has the windows fire that hold a pane and wait.
-func (o *sliding[K, In, Acc, Out]) notice(start element.Time) {
-	last, _ := o.spec.Last(start)
-	if last.Last() > o.horizon() {
-		if first := o.firstWaiting(start); !o.waits || first.Start < o.next.Start {
-			o.wait(first)
-		}
-	}
-	o.expect(o.overAt(last))
-}
-
-// wait makes w the next window to fire: nothing older waits, and no pane from its start on has been taken in.
-func (o *sliding[K, In, Acc, Out]) wait(w window.Window) {
-	if !o.waits {
-		o.taken = w.Start
-	}
-	o.next, o.waits, o.taken = w, true, min(o.taken, w.Start)
-	o.expect(w.Last())
-}
-
-// firstWaiting is the oldest window that holds at and has not fired.
-func (o *sliding[K, In, Acc, Out]) firstWaiting(at element.Time) window.Window {
-	w, _ := o.spec.First(at)
-	now := o.horizon()
-	if w.Last() > now {
-		return w
-	}
-	return after(o.spec, w, now)
-}
-
-func (o *sliding[K, In, Acc, Out]) find(start element.Time) (int, bool) {
-	return slices.BinarySearchFunc(o.list, start, comparePane)
-}
-
-func comparePane[K comparable, H any](p *state.Space[K, H], start element.Time) int {
-	switch at := element.Time(p.ID); {
-	case at < start:
-		return -1
-	case at > start:
-		return 1
-	}
-	return 0
-}
-
-func (o *sliding[K, In, Acc, Out]) uncache() {
-	o.cur, o.curPane = window.Window{Start: element.MaxTime, End: element.MinTime}, nil
+func (o *sliding[K, Acc]) uncache() {
+	o.forgetPane()
+	o.curPane = nil
 }
 
 // OnWatermark fires every window whose last instant is covered, the oldest first, and forgets what no window needs.
-func (o *sliding[K, In, Acc, Out]) OnWatermark(t element.Time) error { return o.watermark(t, o.sweep) }
+func (o *sliding[K, Acc]) OnWatermark(t element.Time) error { return o.watermark(t, o.sweep) }
 
 // OnTime does that by the clock.
-func (o *sliding[K, In, Acc, Out]) OnTime(now time.Time) error { return o.tick(now, o.sweep) }
+func (o *sliding[K, Acc]) OnTime(now time.Time) error { return o.tick(now, o.sweep) }
 
-func (o *sliding[K, In, Acc, Out]) sweep(t element.Time) error {
+func (o *sliding[K, Acc]) sweep(t element.Time) error {
 	for o.waits && o.next.Last() <= t {
 		if err := o.fire(o.next); err != nil {
 			return err
@@ -248,52 +204,19 @@ func (o *sliding[K, In, Acc, Out]) sweep(t element.Time) error {
 	if err := o.forget(t); err != nil {
 		return err
 	}
-	if o.waits {
-		o.expect(o.next.Last())
-	}
-	if len(o.list) > 0 {
-		last, _ := o.spec.Last(element.Time(o.list[0].ID))
-		o.expect(o.overAt(last))
-	}
+	o.expectNext()
 	return o.rt.TableErr()
 }
 
-// slide moves on to the next window that has panes.
-func (o *sliding[K, In, Acc, Out]) slide() {
-	before := o.next.Start
-	o.next = o.spec.Next(o.next)
-	if o.next.Start <= before { // beyond the end of time
-		o.waits = false
-		return
-	}
-	i, _ := o.find(o.next.Start)
-	o.waits = i < len(o.list)
-	if o.waits && element.Time(o.list[i].ID) >= o.next.End {
-		o.next, _ = o.spec.First(element.Time(o.list[i].ID))
-	}
-}
-
 // forget drops the panes that no window needs at time t.
-func (o *sliding[K, In, Acc, Out]) forget(t element.Time) error {
-	n := 0
-	for n < len(o.list) && (!o.waits || element.Time(o.list[n].ID) < o.next.Start) {
-		if last, _ := o.spec.Last(element.Time(o.list[n].ID)); o.overAt(last) > t {
-			break
-		}
-		o.panes.Drop(o.list[n])
-		n++
+func (o *sliding[K, Acc]) forget(t element.Time) error {
+	n := o.spent(t)
+	for _, p := range o.list[:n] {
+		o.spaces.Drop(p)
 	}
-	o.list = slices.Delete(o.list, 0, n)
+	o.list, o.starts = slices.Delete(o.list, 0, n), slices.Delete(o.starts, 0, n)
 	o.uncache()
-	if o.refired != nil {
-		for sp := range o.refired.All() {
-			start := element.Time(sp.ID)
-			if o.overAt(o.spec.From(start)) > t {
-				break
-			}
-			o.refired.Drop(sp)
-		}
-	}
+	forgetRefired(&o.panes, o.refired, t)
 	if len(o.list) == 0 && o.line.Dir.Len() > 0 {
 		return o.derive()
 	}
@@ -301,7 +224,7 @@ func (o *sliding[K, In, Acc, Out]) forget(t element.Time) error {
 }
 
 // derive begins with empty queues.
-func (o *sliding[K, In, Acc, Out]) derive() (err error) {
+func (o *sliding[K, Acc]) derive() (err error) {
 	if o.line != nil {
 		o.queues.Drop(o.line)
 	}
@@ -310,17 +233,16 @@ func (o *sliding[K, In, Acc, Out]) derive() (err error) {
 }
 
 // fire emits the results of w.
-func (o *sliding[K, In, Acc, Out]) fire(w window.Window) error {
+func (o *sliding[K, Acc]) fire(w window.Window) error {
 	if err := o.takeIn(w); err != nil {
 		return err
 	}
-	lo, _ := o.find(w.Start)
-	hi, _ := o.find(w.End)
+	lo, hi := o.within(w)
 	last := w.Last()
 	queues, queue := o.line.Dir, o.line.Handles
 	return queues.Each(func(k K) error {
 		h := queues.KeyHash()
-		ok, err := o.total(k, h, queue.Ref(), o.list[lo:hi])
+		ok, err := o.total(k, h, queue.Ref(), lo, hi)
 		if err != nil {
 			return err
 		}
@@ -332,15 +254,15 @@ func (o *sliding[K, In, Acc, Out]) fire(w window.Window) error {
 			return nil
 		}
 		o.rt.At = last
-		o.out(o.agg.Result(k, Firing{Window: w}, &o.result))
+		o.emit(k, Firing{Window: w}, &o.result)
 		return o.rt.Stopped()
 	})
 }
 
 // takeIn adds the panes of w that are not in the queues yet to the backs of their keys.
-func (o *sliding[K, In, Acc, Out]) takeIn(w window.Window) error {
+func (o *sliding[K, Acc]) takeIn(w window.Window) error {
 	i, _ := o.find(max(o.taken, w.Start)) // older ones came late, for windows that had fired
-	for ; i < len(o.list) && element.Time(o.list[i].ID) < w.End; i++ {
+	for ; i < len(o.list) && o.starts[i] < w.End; i++ {
 		p := o.list[i]
 		err := p.Dir.Each(func(k K) error {
 			own := p.Handles.own.Peek()
@@ -366,15 +288,15 @@ func (o *sliding[K, In, Acc, Out]) takeIn(w window.Window) error {
 	return nil
 }
 
-// total puts the aggregate of a key over panes into o.result. False: the key is in none of them.
-func (o *sliding[K, In, Acc, Out]) total(k K, h uint64, q *queue[Acc], panes []*pane[K, Acc]) (bool, error) {
+// total puts the aggregate of a key over the panes from lo up to hi into o.result. False: the key is in none of them.
+func (o *sliding[K, Acc]) total(k K, h uint64, q *queue[Acc], lo, hi int) (bool, error) {
 	var front *Acc
 	if q.State&(inFront|stale) == inFront {
-		front = o.front(k, h, q, panes)
+		front = o.front(k, h, q, lo, hi)
 	}
 	if front == nil {
 		var err error
-		if front, err = o.turn(k, h, q, panes); err != nil {
+		if front, err = o.turn(k, h, q, lo, hi); err != nil {
 			return false, err
 		}
 	}
@@ -390,9 +312,8 @@ func (o *sliding[K, In, Acc, Out]) total(k K, h uint64, q *queue[Acc], panes []*
 	return true, nil
 }
 
-// refire emits the windows that have fired and hold the record that came late. fresh: it is the first of its key in its
-// pane.
-func (o *sliding[K, In, Acc, Out]) refire(k K, h uint64, fresh bool) {
+// refire emits the windows that have fired and hold the record that came late.
+func (o *sliding[K, Acc]) refire(k K, h uint64) {
 	at := o.rt.At
 	when := o.at()
 	now := o.now(h)
@@ -406,22 +327,22 @@ func (o *sliding[K, In, Acc, Out]) refire(k K, h uint64, fresh bool) {
 			o.rt.Fail(err)
 			return
 		}
-		n, err := again(o.refired, k, h, w, parts > 1 || !fresh)
+		n, err := again(o.refired, k, h, w, parts > 1 || !o.first)
 		if err != nil {
 			o.rt.Fail(err)
 			return
 		}
 		o.rt.At = w.Last()
-		o.out(o.agg.Result(k, Firing{w, n}, &o.result))
+		o.emit(k, Firing{w, n}, &o.result)
 	}
 	o.rt.At = at
 }
 
 // foldWindow puts the aggregate of a key over a window into o.result, without the queue, and returns in how many panes the key
 // is.
-func (o *sliding[K, In, Acc, Out]) foldWindow(k K, h uint64, w window.Window) (parts int, err error) {
+func (o *sliding[K, Acc]) foldWindow(k K, h uint64, w window.Window) (parts int, err error) {
 	lo, _ := o.find(w.Start)
-	for i := lo; i < len(o.list) && element.Time(o.list[i].ID) < w.End; i++ {
+	for i := lo; i < len(o.list) && o.starts[i] < w.End; i++ {
 		p := o.list[i]
 		p.Dir.Seek(k, h)
 		own := p.Handles.own.Peek()
@@ -442,16 +363,15 @@ func (o *sliding[K, In, Acc, Out]) foldWindow(k K, h uint64, w window.Window) (p
 }
 
 // front is the suffix of the oldest front pane of a key that is still in the window.
-func (o *sliding[K, In, Acc, Out]) front(k K, h uint64, q *queue[Acc], panes []*pane[K, Acc]) *Acc {
-	i := 0
-	if len(panes) > 0 && element.Time(panes[0].ID) < q.Front {
-		i, _ = slices.BinarySearchFunc(panes, q.Front, comparePane)
+func (o *sliding[K, Acc]) front(k K, h uint64, q *queue[Acc], lo, hi int) *Acc {
+	if lo < hi && o.starts[lo] < q.Front {
+		lo, _ = o.find(q.Front)
 	}
-	for ; i < len(panes) && element.Time(panes[i].ID) <= q.Flip; i++ {
-		p := panes[i]
+	for ; lo < hi && o.starts[lo] <= q.Flip; lo++ {
+		p := o.list[lo]
 		p.Dir.Seek(k, h)
 		if p.Handles.own.Exists() {
-			q.Front = element.Time(p.ID)
+			q.Front = o.starts[lo]
 			return p.Handles.suffix.Peek()
 		}
 	}
@@ -459,10 +379,10 @@ func (o *sliding[K, In, Acc, Out]) front(k K, h uint64, q *queue[Acc], panes []*
 }
 
 // turn makes everything of a key in the window its front. nil: there is nothing.
-func (o *sliding[K, In, Acc, Out]) turn(k K, h uint64, q *queue[Acc], panes []*pane[K, Acc]) (front *Acc, err error) {
+func (o *sliding[K, Acc]) turn(k K, h uint64, q *queue[Acc], lo, hi int) (front *Acc, err error) {
 	q.State = 0
-	for i := len(panes) - 1; i >= 0; i-- {
-		p := panes[i]
+	for i := hi - 1; i >= lo; i-- {
+		p := o.list[i]
 		p.Dir.Seek(k, h)
 		own := p.Handles.own.Peek()
 		if own == nil {
@@ -473,24 +393,25 @@ func (o *sliding[K, In, Acc, Out]) turn(k K, h uint64, q *queue[Acc], panes []*p
 			return nil, err
 		}
 		if front == nil {
-			q.Flip = element.Time(p.ID)
+			q.Flip = o.starts[i]
 		} else if err := o.merge(suffix, front); err != nil {
 			return nil, err
 		}
-		front, q.Front, q.State = suffix, element.Time(p.ID), inFront
+		front, q.Front, q.State = suffix, o.starts[i], inFront
 	}
 	return front, nil
 }
 
 // OnRestored begins with the panes of a checkpoint: the queues are made again from them.
-func (o *sliding[K, In, Acc, Out]) OnRestored() error {
+func (o *sliding[K, Acc]) OnRestored() error {
 	o.restored()
 	o.uncache()
 	if err := o.derive(); err != nil {
 		return err
 	}
-	o.list, o.waits = slices.Collect(o.panes.All()), false
+	o.list, o.waits, o.starts = slices.Collect(o.spaces.All()), false, o.starts[:0]
 	for _, p := range o.list {
+		o.starts = append(o.starts, element.Time(p.ID))
 		o.notice(element.Time(p.ID))
 	}
 	return o.rt.TableErr()

@@ -176,15 +176,3 @@ func Purging[K comparable, In any](t Trigger[K, In]) Trigger[K, In] {
 		OnMerge:   t.OnMerge,
 	}
 }
-
-// settled is a deadline that a trigger has set at the deadline at. At the end of the input no time passes any more: whatever waits
-// comes to the end of its window then, if that is ahead, or a trigger that waits again and again would never come to one.
-func (o *keyed[K, In, Acc, Out]) settled(deadline, at, end element.Time) element.Time {
-	switch {
-	case !o.ending || deadline == never:
-		return deadline
-	case at < end && end < never:
-		return end
-	}
-	return never
-}

@@ -16,10 +16,24 @@ func Tumbling[K comparable, In, Acc, Out any](spec window.Tumbling, a Aggregatio
 		if err != nil {
 			return nil, nil, err
 		}
-		o := &tumbling[K, In, Acc, Out]{frame: f, spec: spec, agg: a, out: out}
+		o := &tumbling[K, Acc]{times: f.times, spec: spec, fresh: a.New}
+		o.result = func(k K, fire Firing, acc *Acc) { out(a.Result(k, fire, acc)) }
 		o.windows, err = spaces(rt, "windows", a.Registry, o.declare)
 		o.uncache()
-		return o.push, o, err
+		return func(v In) {
+			k := f.key(v)
+			acc := o.enter(k, f.hash(k))
+			if acc == nil {
+				if o.isLate {
+					drop(rt, f.late, v)
+				}
+				return
+			}
+			a.Add(acc, v)
+			if o.again {
+				o.refire(k, acc)
+			}
+		}, o, err
 	}
 }
 
@@ -29,57 +43,61 @@ type cells[Acc any] struct {
 	fired *state.Value[int32] // how often; nil: windows fire once
 }
 
-type tumbling[K comparable, In, Acc, Out any] struct {
-	frame[K, In]
+// tumbling knows neither what comes in nor what goes out: it is compiled for each type of keys and accumulators. For the same
+// reason a namespace has a pointer to its handles, which all have one shape.
+type tumbling[K comparable, Acc any] struct {
+	times
 	spec    window.Tumbling
-	agg     Aggregation[K, In, Acc, Out]
-	out     task.Push[Out]
-	windows *state.Spaces[K, cells[Acc]] // by start
+	fresh   func() Acc // nil: the zero value
+	result  func(K, Firing, *Acc)
+	windows *state.Spaces[K, *cells[Acc]] // by start
 
 	// cur is the window of the last record: most records follow one of the same window. cur.Start > cur.End: none.
 	cur   window.Window
-	until element.Time                // that cur takes records
-	space *state.Space[K, cells[Acc]] // nil: cur is not open
+	until element.Time                 // that cur takes records
+	space *state.Space[K, *cells[Acc]] // nil: cur is not open
+	// isLate and again are about the last record: it was late; its window has fired, and still takes records.
+	isLate, again bool
 }
 
-func (o *tumbling[K, In, Acc, Out]) declare(d *state.Directory[K]) (c cells[Acc], err error) {
+func (o *tumbling[K, Acc]) declare(d *state.Directory[K]) (_ *cells[Acc], err error) {
+	c := new(cells[Acc])
 	if c.acc, err = state.ValueOf[Acc](d, "acc"); err == nil && o.lateness > 0 {
 		c.fired, err = counted(d)
 	}
 	return c, err
 }
 
-func (o *tumbling[K, In, Acc, Out]) push(v In) {
+// enter is the accumulator for a record of a key at the present time; nil: it is late, or the attempt fails.
+func (o *tumbling[K, Acc]) enter(k K, h uint64) *Acc {
 	if at := o.at(); at < o.cur.Start || at >= o.cur.End {
 		o.cur, o.space = o.spec.Assign(at), nil
 		o.until = o.overAt(o.cur)
 	}
-	k := o.agg.Key(v)
-	h := o.hash(k)
 	now := o.now(h)
-	if o.until <= now {
-		o.drop(v)
-		return
-	}
-	if o.space == nil && !o.open() {
-		return
+	o.isLate = o.until <= now
+	if o.isLate || o.space == nil && !o.open() {
+		return nil
 	}
 	o.space.Dir.Seek(k, h)
-	c := &o.space.Handles
-	fresh := o.agg.New != nil && !c.acc.Exists()
+	c := o.space.Handles
+	fresh := o.fresh != nil && !c.acc.Exists()
 	acc := c.acc.Ref()
 	if fresh {
-		*acc = o.agg.New()
+		*acc = o.fresh()
 	}
-	o.agg.Add(acc, v)
-	if o.cur.Last() <= now { // it has fired, and still takes records
-		at := o.rt.At
-		o.emit(k, o.cur, c, acc)
-		o.rt.At = at
-	}
+	o.again = o.cur.Last() <= now
+	return acc
 }
 
-func (o *tumbling[K, In, Acc, Out]) open() bool {
+// refire emits the current window of a key again, for a record that came late.
+func (o *tumbling[K, Acc]) refire(k K, acc *Acc) {
+	at := o.rt.At
+	o.emit(k, o.cur, o.space.Handles, acc)
+	o.rt.At = at
+}
+
+func (o *tumbling[K, Acc]) open() bool {
 	sp, err := o.windows.Open(int64(o.cur.Start))
 	if err != nil {
 		o.rt.Fail(err)
@@ -94,12 +112,12 @@ func (o *tumbling[K, In, Acc, Out]) open() bool {
 	return true
 }
 
-func (o *tumbling[K, In, Acc, Out]) uncache() {
+func (o *tumbling[K, Acc]) uncache() {
 	o.cur, o.space = window.Window{Start: element.MaxTime, End: element.MinTime}, nil
 }
 
 // emit gives out the result of a key, with the time of the last instant of the window.
-func (o *tumbling[K, In, Acc, Out]) emit(k K, w window.Window, c *cells[Acc], acc *Acc) {
+func (o *tumbling[K, Acc]) emit(k K, w window.Window, c *cells[Acc], acc *Acc) {
 	f := Firing{Window: w}
 	if c.fired != nil {
 		n := c.fired.Ref()
@@ -107,16 +125,16 @@ func (o *tumbling[K, In, Acc, Out]) emit(k K, w window.Window, c *cells[Acc], ac
 		*n++
 	}
 	o.rt.At = w.Last()
-	o.out(o.agg.Result(k, f, acc))
+	o.result(k, f, acc)
 }
 
 // OnWatermark fires every window whose last instant is covered, the oldest first, and forgets those that are over.
-func (o *tumbling[K, In, Acc, Out]) OnWatermark(t element.Time) error { return o.watermark(t, o.sweep) }
+func (o *tumbling[K, Acc]) OnWatermark(t element.Time) error { return o.watermark(t, o.sweep) }
 
 // OnTime does that by the clock.
-func (o *tumbling[K, In, Acc, Out]) OnTime(now time.Time) error { return o.tick(now, o.sweep) }
+func (o *tumbling[K, Acc]) OnTime(now time.Time) error { return o.tick(now, o.sweep) }
 
-func (o *tumbling[K, In, Acc, Out]) sweep(t element.Time) error {
+func (o *tumbling[K, Acc]) sweep(t element.Time) error {
 	for sp := range o.windows.All() {
 		w := o.spec.Assign(element.Time(sp.ID))
 		if w.Last() > t {
@@ -138,8 +156,8 @@ func (o *tumbling[K, In, Acc, Out]) sweep(t element.Time) error {
 	return o.windows.Err()
 }
 
-func (o *tumbling[K, In, Acc, Out]) fire(sp *state.Space[K, cells[Acc]], w window.Window) error {
-	c := &sp.Handles
+func (o *tumbling[K, Acc]) fire(sp *state.Space[K, *cells[Acc]], w window.Window) error {
+	c := sp.Handles
 	return sp.Dir.Each(func(k K) error {
 		acc := c.acc.Peek()
 		if acc == nil || o.firedBefore(sp.Dir.KeyHash(), w) {
@@ -151,13 +169,13 @@ func (o *tumbling[K, In, Acc, Out]) fire(sp *state.Space[K, cells[Acc]], w windo
 }
 
 // OnRestored begins with the windows of a checkpoint.
-func (o *tumbling[K, In, Acc, Out]) OnRestored() error {
+func (o *tumbling[K, Acc]) OnRestored() error {
 	o.restored()
 	o.uncache()
 	return o.windows.Err()
 }
 
 var (
-	_ task.Waker    = (*tumbling[int, int, int, int])(nil)
-	_ task.Restorer = (*tumbling[int, int, int, int])(nil)
+	_ task.Waker    = (*tumbling[int, int])(nil)
+	_ task.Restorer = (*tumbling[int, int])(nil)
 )

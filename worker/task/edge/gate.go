@@ -23,6 +23,8 @@ type Gate interface {
 	Unreadable() []stored.Name
 	// Received so far; its Records are the head's to count.
 	Received() chain.Received
+	// Newest is the largest watermark of any of its channels.
+	Newest() element.Time
 	// Clock tells which channel holds the clock.
 	Clock() *taskpb.InputClock
 	// Close gives it up; nil: it has ended.
@@ -134,6 +136,8 @@ func (g *gate[T]) Received() chain.Received {
 	return chain.Received{Bytes: s.Bytes}
 }
 
+func (g *gate[T]) Newest() element.Time { return g.marks.Newest() }
+
 func (g *gate[T]) Clock() *taskpb.InputClock {
 	c := &taskpb.InputClock{From: -1, Channels: int32(g.marks.Len())}
 	for i := range g.marks.Len() {
@@ -168,5 +172,6 @@ func (g *closedGate) Step(int) (int, element.Event, bool, error) {
 func (g *closedGate) Position() string          { return "" }
 func (g *closedGate) Unreadable() []stored.Name { return nil }
 func (g *closedGate) Received() chain.Received  { return chain.Received{} }
+func (g *closedGate) Newest() element.Time      { return element.MinTime }
 func (g *closedGate) Clock() *taskpb.InputClock { return &taskpb.InputClock{From: -1} }
 func (g *closedGate) Close(error)               {}

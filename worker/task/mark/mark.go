@@ -176,5 +176,14 @@ func (m *Merger) Holder(first int) int {
 	return holder
 }
 
+// Newest is the largest watermark that any input has had, whatever became of it.
+func (m *Merger) Newest() element.Time {
+	newest := element.MinTime
+	for i := range m.ins {
+		newest = max(newest, m.ins[i].at)
+	}
+	return newest
+}
+
 // Said is the last watermark that Next has returned, and whether idleness was said after it.
 func (m *Merger) Said() (at element.Time, idle bool) { return m.out, m.idle }

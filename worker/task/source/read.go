@@ -61,10 +61,28 @@ func (h *head[T]) Step(limit int) (chain.Progress, error) {
 	if h.dry && h.noMore {
 		h.leave()
 		p.State = chain.Ended
+		if err := h.catchUp(); err != nil {
+			return p, err
+		}
 		return p, h.chain.Control(element.Event{Kind: element.End, Time: element.MaxTime})
 	}
 	return p, nil
 }
+
+// catchUp lets time come to the newest record before it ends: where it stood before is for batches and the clock to say.
+func (h *head[T]) catchUp() error {
+	newest := h.marks.Newest()
+	for _, t := range h.newest {
+		newest = max(newest, min(t, lastPromise))
+	}
+	if said, _ := h.marks.Said(); newest <= said {
+		return nil
+	}
+	return h.chain.Control(element.Event{Kind: element.Watermark, Time: newest})
+}
+
+// lastPromise is the largest watermark that does not end time: element.MaxTime is said by the end of the input alone.
+const lastPromise = element.MaxTime - 1
 
 // waiting: there is nothing to poll, or not yet.
 func (h *head[T]) waiting() bool {
@@ -163,7 +181,7 @@ func (h *head[T]) promised(now time.Time) error {
 		if m.Split < 0 || int(m.Split) >= h.have {
 			return fmt.Errorf("the reader promised a time for split %d of %d", m.Split, h.have)
 		}
-		h.marks.Set(1+int(m.Split), m.At)
+		h.marks.Set(1+int(m.Split), min(m.At, lastPromise))
 	}
 	h.marked = now
 	return h.say()
@@ -259,7 +277,7 @@ func (h *head[T]) observe(now time.Time) {
 func (h *head[T]) promise(s connector.SplitIndex, t element.Time) {
 	h.newest[s] = max(h.newest[s], t)
 	if h.gens != nil {
-		h.marks.Set(1+int(s), h.gens[s].Watermark())
+		h.marks.Set(1+int(s), min(h.gens[s].Watermark(), lastPromise))
 		return
 	}
 	w := h.newest[s]
