@@ -388,8 +388,7 @@ func (x *world) evict(t *rapid.T) {
 	}
 	for range rapid.IntRange(1, 30).Draw(t, "units") {
 		s := rapid.SampledFrom(x.subs).Draw(t, "subtask")
-		d := s.rt.Tables()[0].(*state.Directory[string])
-		state.EvictSome(d, rapid.IntRange(0, 12).Draw(t, "state"), rapid.Uint32Range(0, 10).Draw(t, "id"))
+		state.EvictSome(s.rt.Tables()[0], rapid.IntRange(0, 12).Draw(t, "state"), rapid.Uint32Range(0, 10).Draw(t, "id"))
 	}
 	x.compare(t, "eviction", nil)
 }

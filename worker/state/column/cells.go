@@ -24,9 +24,8 @@ func formOf[V any]() form {
 	return form{kind: slab.KindOf[V](), cell: reflect.TypeFor[valueCell[V]](), valueAt: unsafe.Offsetof(c.v)}
 }
 
-// cells is what value and map states have in common: cells with ids, their changes, their entries in chunks and their
-// images in records.
-type cells struct {
+// state is what all columns have in common: a name, a codec, and the changes of units.
+type state struct {
 	t       *Table
 	changes epoch.Changes
 	name    string
@@ -36,20 +35,11 @@ type cells struct {
 	flat    bool
 	opt     Option
 	buf     []byte
-	scratch slab.Place   // a value; nil: nobody needed it yet
 	heapOf  slab.Weigher // bytes that a value refers to; nil: none
-
-	at func(id uint32) *cell // of a unit in memory
-	// entry completes the entry of a cell: key group, key and sub-key, appended to dst.
-	// nil: cells have no entries.
-	entry func(dst []byte, id uint32, e *chunk.Entry) ([]byte, error)
-	rowOf func(id uint32) uint32
-	// turned is called when undoing has given a value to cell id, or has taken it.
-	turned func(id uint32, exists bool)
 }
 
-// init declares cells with these ids.
-func (s *cells) init(t *Table, ids *slab.Pool, name string, f form, opts []Option) (err error) {
+// init declares a state whose units have these ids, and are values.
+func (s *state) init(t *Table, ids *slab.Pool, name string, f form, opts []Option) (err error) {
 	s.t, s.name, s.form = t, name, f
 	if s.opt, err = options(f.kind.Type, opts); err != nil {
 		return t.Fault(CodeDeclare, name, err)
@@ -60,6 +50,27 @@ func (s *cells) init(t *Table, ids *slab.Pool, name string, f form, opts []Optio
 	s.changes = epoch.NewChanges(t.Epochs, &t.Meter, ids, f.kind)
 	s.flat, s.heapOf = s.codec.Flat(), slab.WeigherOf(f.kind.Type)
 	return nil
+}
+
+func (s *state) freeze()     { s.changes.Freeze() }
+func (s *state) drop(n int)  { s.changes.Drop(n) }
+func (s *state) merge(i int) { s.changes.Merge(i) }
+
+// Begin implements epoch.Sweeper.
+func (s *state) Begin(snap *epoch.Snapshot) { s.changes.Begin(snap) }
+
+// cells is what value and map states have in common: cells with ids, their entries in chunks and their images in records.
+type cells struct {
+	state
+	scratch slab.Place // a value; nil: nobody needed it yet
+
+	at func(id uint32) *cell // of a unit in memory
+	// entry completes the entry of a cell: key group, key and sub-key, appended to dst.
+	// nil: cells have no entries.
+	entry func(dst []byte, id uint32, e *chunk.Entry) ([]byte, error)
+	rowOf func(id uint32) uint32
+	// turned is called when undoing has given a value to cell id, or has taken it.
+	turned func(id uint32, exists bool)
 }
 
 // value is where the value of a cell lies.
@@ -73,14 +84,6 @@ func (s *cells) spare() slab.Place {
 	s.form.kind.Zero(s.scratch)
 	return s.scratch
 }
-
-func (s *cells) freeze()              { s.changes.Freeze() }
-func (s *cells) drop(n int)           { s.changes.Drop(n) }
-func (s *cells) merge(i int)          { s.changes.Merge(i) }
-func (s *cells) dirty(id uint32) bool { return s.changes.Dirty(id) }
-
-// Begin implements epoch.Sweeper.
-func (s *cells) Begin(snap *epoch.Snapshot) { s.changes.Begin(snap) }
 
 // change is called before the first change of cell id in an epoch, and for any later one: it keeps what the cell was.
 func (s *cells) change(id uint32, c *cell) {
@@ -201,8 +204,8 @@ func (s *cells) writeEncoded(snap *epoch.Snapshot, id uint32, exists bool, enc [
 	return s.t.FaultAt(CodeCodec, s.name, s.rowOf(id), err)
 }
 
-// pack writes the image of a cell that leaves memory and takes its history out of the segments. d has its keys.
-func (s *cells) pack(id uint32, c *cell, d *epoch.Departure) error {
+// packCell writes the image of a cell that leaves memory and takes its history out of the segments. d has its keys.
+func (s *cells) packCell(id uint32, c *cell, d *epoch.Departure) error {
 	if s.changes.Unwritten(id, c.word) {
 		if err := s.write(s.t.Epochs.Snapshot(), id, c); err != nil {
 			return err
@@ -232,8 +235,8 @@ func (s *cells) pack(id uint32, c *cell, d *epoch.Departure) error {
 	return nil
 }
 
-// unpack reads an image into a cell that is new.
-func (s *cells) unpack(id uint32, c *cell, a *epoch.Arrival) error {
+// unpackCell reads an image into a cell that is new.
+func (s *cells) unpackCell(id uint32, c *cell, a *epoch.Arrival) error {
 	exists, value, undos, err := a.Image()
 	if err != nil {
 		return err

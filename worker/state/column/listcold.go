@@ -196,16 +196,6 @@ func (s *listColumn) clearCold(row uint32) error {
 	})
 }
 
-func (s *listColumn) pack(row uint32, d *epoch.Departure) error {
-	return s.heads.pack(row, &s.headOf(row).cell, d)
-}
-
-func (s *listColumn) unpack(row uint32, a *epoch.Arrival) error {
-	return s.heads.came(row, s.headOf(row), a)
-}
-
-func (s *listColumn) units() *slab.Pool { return &s.pool }
-
 func (s *listColumn) touchable(id uint32) bool {
 	return s.iterating == 0 && (s.t.Entry == nil || s.run(id).row != s.t.Row+1)
 }
@@ -264,18 +254,7 @@ func (s *listColumn) packRun(id uint32, r *run, d *epoch.Departure) (err error) 
 	return nil
 }
 
-func (s *listColumn) shed(row uint32, limit int) (bool, error) {
-	h := s.headOf(row)
-	for h.first != 0 {
-		if limit--; limit < 0 || s.iterating > 0 {
-			return false, nil
-		}
-		if ok, err := s.evict(h.first - 1); !ok || err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
+func (s *listColumn) shed(row uint32, limit int) (bool, error) { return s.shedBy(row, limit, s.evict) }
 
 func (s *listColumn) expire(at *uint32, limit int) {
 	if s.iterating > 0 {

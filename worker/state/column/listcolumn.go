@@ -2,11 +2,8 @@ package column
 
 import (
 	"encoding/binary"
-	"fmt"
-	"reflect"
 	"unsafe"
 
-	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/snapshot/chunk"
 	"github.com/sluiceio/sluice/worker/state/epoch"
 	"github.com/sluiceio/sluice/worker/state/slab"
@@ -22,35 +19,20 @@ const (
 // listColumn is a List whose type is known by its form. Elements are only added at the end, so that the pre-image of a
 // run of flat elements is its length.
 type listColumn struct {
-	t       *Table
-	changes epoch.Changes
-	name    string
-	number  int
-	form    form // of elements
-	codec   *codec.Plan
-	flat    bool
-	opt     Option
-	buf     []byte
-	length  int32 // of a run, on its way to and from its pre-images
-	heapOf  slab.Weigher
-	offset  uintptr // of the head in a row
-	heads   heads
-	runs    slab.Slab
-	pool    slab.Pool
-	heap    slab.Average
-
-	iterating int // All is running: no run may be reused
-	clears    int // calls of Clear
+	state
+	collection
+	runs   slab.Slab
+	length int32 // of a run, on its way to and from its pre-images
+	clears int   // calls of Clear
 }
 
 // run is a piece of a list. After Clear it stays in the chain, with its elements, until nothing can bring it back; a
 // list that grows again continues its numbering, so that no tombstone meets a new run of the same number.
 type run struct {
-	vals       items
-	word       uint32
-	seq        uint32 // number in the list
-	row        uint32 // + 1; 0: the run is free
-	prev, next uint32 // in the chain of the row, + 1
+	vals items
+	links
+	word uint32
+	seq  uint32 // number in the list
 }
 
 // items is a slice of elements, as it lies in memory.
@@ -66,20 +48,16 @@ var (
 )
 
 func (s *listColumn) init(t *Table, name string, f form, opts []Option) (err error) {
-	s.t, s.name, s.form = t, name, f
-	if s.opt, err = options(f.kind.Type, opts); err != nil {
-		return t.Fault(CodeDeclare, name, err)
+	if err = s.state.init(t, &s.pool, name, f, opts); err != nil {
+		return err
 	}
-	if s.codec, err = codec.PlanOf(f.kind.Type, t.opts.Registry); err != nil {
-		return fmt.Errorf("state %q: %w", name, err)
-	}
-	s.flat, s.heapOf = s.codec.Flat(), slab.WeigherOf(f.kind.Type)
 	s.changes = epoch.NewChanges(t.Epochs, &t.Meter, &s.pool, lengths)
 	if err = s.heads.init(t, name, s.headOf); err != nil {
 		return err
 	}
 	s.runs = slab.NewSlab(&t.Meter, runsKind, t.blockBits())
 	s.pool = slab.NewPool(&s.runs)
+	s.linksOf = func(id uint32) *links { return &s.run(id).links }
 	s.number, err = t.declare(s)
 	return err
 }
@@ -90,18 +68,6 @@ func (s *listColumn) run(id uint32) *run { return (*run)(s.runs.At(id)) }
 // element is where element i lies.
 func (s *listColumn) element(vals items, i int) slab.Place {
 	return unsafe.Add(vals.data, uintptr(i)*s.form.kind.Size())
-}
-
-func (s *listColumn) headOf(row uint32) *head { return (*head)(unsafe.Add(s.t.Rows.At(row), s.offset)) }
-
-// head is that of the current row, which exists.
-func (s *listColumn) head() *head { return (*head)(unsafe.Add(s.t.Entry, s.offset)) }
-
-func (s *listColumn) len() int {
-	if s.t.Entry == nil {
-		return 0
-	}
-	return int(s.head().v.Count)
 }
 
 // extend is the run to append up to want elements to, and how many it takes, which are counted already.
@@ -348,24 +314,8 @@ func (s *listColumn) undo(id, word uint32, vals items) {
 func (s *listColumn) take(row, seq uint32) uint32 {
 	s.t.makeRoom(&s.pool, s)
 	id := s.pool.Take()
-	*(*run)(s.runs.Ensure(id)) = run{row: row + 1, seq: seq}
+	*(*run)(s.runs.Ensure(id)) = run{links: links{row: row + 1}, seq: seq}
 	return id
-}
-
-// link puts a run between two others, which are given + 1, 0 for none.
-func (s *listColumn) link(h *head, id, prev, next uint32) {
-	r := s.run(id)
-	r.prev, r.next = prev, next
-	if prev != 0 {
-		s.run(prev - 1).next = id + 1
-	} else {
-		h.first = id + 1
-	}
-	if next != 0 {
-		s.run(next - 1).prev = id + 1
-	} else {
-		h.last = id + 1
-	}
 }
 
 // reclaim frees runs that are cleared for good.
@@ -398,21 +348,7 @@ func (s *listColumn) dismiss(id uint32) error {
 // release takes a run out of memory.
 func (s *listColumn) release(id uint32) {
 	r := s.run(id)
-	row := r.row - 1
-	h := s.headOf(row)
-	if r.prev != 0 {
-		s.run(r.prev - 1).next = r.next
-	} else {
-		h.first = r.next
-	}
-	if r.next != 0 {
-		s.run(r.next - 1).prev = r.prev
-	} else {
-		h.last = r.prev
-	}
-	if h.empty() {
-		s.t.pending.Add(row)
-	}
+	s.unlink(&r.links)
 	s.setVals(r, items{})
 	*r = run{}
 	s.pool.Give(id)
@@ -421,12 +357,6 @@ func (s *listColumn) release(id uint32) {
 func (s *listColumn) describe() chunk.State {
 	return chunk.State{Name: s.name, Kind: chunk.List, Sub: "u32", Value: s.codec.Schema(), TTL: s.opt.TTL}
 }
-
-func (s *listColumn) field() reflect.Type  { return reflect.TypeFor[head]() }
-func (s *listColumn) place(offset uintptr) { s.offset = offset }
-
-// Begin implements epoch.Sweeper.
-func (s *listColumn) Begin(snap *epoch.Snapshot) { s.changes.Begin(snap) }
 
 // Sweep implements epoch.Sweeper.
 func (s *listColumn) Sweep(snap *epoch.Snapshot, limit int) (int, bool, error) {
@@ -457,14 +387,6 @@ func (s *listColumn) merge(i int) {
 	s.changes.Merge(i)
 	s.heads.merge(i)
 }
-
-func (s *listColumn) has(row uint32) bool { return s.headOf(row).v.Count > 0 }
-
-func (s *listColumn) dirty(row uint32) bool { return s.heads.dirty(row) }
-
-func (s *listColumn) idle(row uint32) bool { return s.headOf(row).empty() && !s.heads.dirty(row) }
-
-func (s *listColumn) weigh(uint32) int { return 0 }
 
 func (s *listColumn) bytes() int {
 	n := s.changes.Bytes() + s.heads.changes.Bytes() + s.pool.Bytes()

@@ -54,7 +54,11 @@ func (s *keyedColumn[M]) here(k M) (uint32, *node) {
 	if s.t.Entry == nil {
 		return 0, nil
 	}
-	h := placeOf(s.t.Row, s.hash(k))
+	return s.lookUp(k, placeOf(s.t.Row, s.hash(k)))
+}
+
+// lookUp is here for a row that exists, at place h.
+func (s *keyedColumn[M]) lookUp(k M, h uint64) (uint32, *node) {
 	if id, n := s.find(s.t.Row, k, h); n != nil {
 		return id, n
 	}
@@ -70,10 +74,11 @@ func (s *keyedColumn[M]) ref(k M) *cell {
 	if s.t.Entry == nil {
 		s.t.keys.Insert()
 	}
-	id, n := s.here(k)
+	h := placeOf(s.t.Row, s.hash(k))
+	id, n := s.lookUp(k, h)
 	if n == nil {
 		s.key = k
-		id, n = s.add(s.t.Row, unsafe.Pointer(&s.key), placeOf(s.t.Row, s.hash(k)))
+		id, n = s.add(s.t.Row, unsafe.Pointer(&s.key), h)
 	}
 	if n.word != s.t.live {
 		s.write(id, n)

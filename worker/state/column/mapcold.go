@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/sluiceio/sluice/snapshot/chunk"
-	"github.com/sluiceio/sluice/worker/state/epoch"
 	"github.com/sluiceio/sluice/worker/state/slab"
 )
 
@@ -49,7 +48,7 @@ func (s *mapColumn) fetch(row uint32, k slab.Place, h uint64) (uint32, *node) {
 func (s *mapColumn) arrive(row uint32, k slab.Place, h uint64, record []byte) (uint32, *node, error) {
 	id, n := s.add(row, k, h)
 	a := s.t.Epochs.Arrive(record)
-	err := s.cells.unpack(id, &n.cell, &a)
+	err := s.unpackCell(id, &n.cell, &a)
 	if err = errors.Join(err, a.End()); err != nil {
 		return 0, nil, err
 	}
@@ -160,16 +159,6 @@ func (s *mapColumn) clearCold(row uint32) error {
 	return err
 }
 
-func (s *mapColumn) pack(row uint32, d *epoch.Departure) error {
-	return s.heads.pack(row, &s.headOf(row).cell, d)
-}
-
-func (s *mapColumn) unpack(row uint32, a *epoch.Arrival) error {
-	return s.heads.came(row, s.headOf(row), a)
-}
-
-func (s *mapColumn) units() *slab.Pool { return &s.pool }
-
 func (s *mapColumn) touchable(id uint32) bool {
 	return s.iterating == 0 && (s.t.Entry == nil || s.node(id).row != s.t.Row+1)
 }
@@ -187,7 +176,7 @@ func (s *mapColumn) evict(id uint32) (bool, error) {
 	if !s.t.ev.fits(&d.Entry) {
 		return false, nil
 	}
-	err := s.cells.pack(id, &n.cell, d)
+	err := s.packCell(id, &n.cell, d)
 	if err == nil {
 		err = s.t.ev.settle(s.number, d, d.Sub, recorded(s.pool.Stored.Has(id)))
 	}
@@ -201,18 +190,7 @@ func (s *mapColumn) evict(id uint32) (bool, error) {
 	return true, nil
 }
 
-func (s *mapColumn) shed(row uint32, limit int) (bool, error) {
-	h := s.headOf(row)
-	for h.first != 0 {
-		if limit--; limit < 0 || s.iterating > 0 {
-			return false, nil
-		}
-		if ok, err := s.evict(h.first - 1); !ok || err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
+func (s *mapColumn) shed(row uint32, limit int) (bool, error) { return s.shedBy(row, limit, s.evict) }
 
 func (s *mapColumn) expire(at *uint32, limit int) {
 	s.scanExpired(&s.pool, at, limit, s.remove)

@@ -2,7 +2,6 @@ package column
 
 import (
 	"fmt"
-	"reflect"
 	"unsafe"
 
 	"github.com/sluiceio/sluice/flow/codec"
@@ -13,23 +12,19 @@ import (
 // mapColumn is a Map whose types are known by their forms, but for finding keys: that is given to it.
 type mapColumn struct {
 	cells
+	collection
 	nodeKind *slab.Kind
 	keyKind  *slab.Kind
 	keys     *codec.Plan
 	hashOf   func(k slab.Place) uint64
 	// find is the node of the key at k in a row, whose place is h; nil if there is none in memory.
 	find   func(row uint32, k slab.Place, h uint64) (uint32, *node)
-	offset uintptr // of the head in a row
-	heads  heads
 	loaded func(k, v slab.Place) // OnImport
 
 	index   slab.Index
 	keyHeap slab.Weigher // bytes that a key refers to; nil: none
-	heap    slab.Average
 	nodes   slab.Slab
-	pool    slab.Pool
 
-	iterating int // All is running: no node may be reused
 	// came are the nodes that came back from the overflow while All was running, by the number of their arrival.
 	came     map[uint32]uint64
 	arrivals uint64
@@ -38,8 +33,7 @@ type mapColumn struct {
 // node is one entry; key and value lie behind it. Its cell may have lost its value; it stays in the chain until nothing
 // can bring it back.
 type node struct {
-	row        uint32 // + 1; 0: the node is free
-	prev, next uint32 // in the chain of the row, + 1
+	links
 	cell
 }
 
@@ -100,14 +94,13 @@ func (s *mapColumn) init(t *Table, name string, f mapForm, opts []Option) (err e
 		}
 	}
 	s.keyHeap = slab.WeigherOf(f.key.Type)
+	s.linksOf = func(id uint32) *links { return &s.node(id).links }
 	s.number, err = t.declare(s)
 	return err
 }
 
 // node is the one with this id; nil if its block does not exist.
 func (s *mapColumn) node(id uint32) *node { return (*node)(s.nodes.At(id)) }
-
-func (s *mapColumn) headOf(row uint32) *head { return (*head)(unsafe.Add(s.t.Rows.At(row), s.offset)) }
 
 func (s *mapColumn) nodeEntry(dst []byte, id uint32, e *chunk.Entry) ([]byte, error) {
 	n := s.node(id)
@@ -141,9 +134,6 @@ func (s *mapColumn) here(k slab.Place) (uint32, *node) {
 	return s.fetch(row, k, h)
 }
 
-// head is that of the current row, which exists.
-func (s *mapColumn) head() *head { return (*head)(unsafe.Add(s.t.Entry, s.offset)) }
-
 // read is the value of a node, for a reader who may keep what it leads to; nil if there is none.
 func (s *mapColumn) read(id uint32, n *node) slab.Place {
 	if n == nil || n.word&present == 0 {
@@ -171,14 +161,6 @@ func (s *mapColumn) remove(id uint32) {
 	s.heads.edit(row, s.headOf(row)).Count--
 	s.changes.Spend(id)
 	s.t.emptied(row)
-}
-
-// len is the number of entries.
-func (s *mapColumn) len() int {
-	if s.t.Entry == nil {
-		return 0
-	}
-	return int(s.head().v.Count)
 }
 
 // each calls f for every entry of the current row, until it returns false. Its changes of v are not noticed.
@@ -231,21 +213,16 @@ func (s *mapColumn) clearRow() {
 }
 
 // add makes a node without a value, for the key at k.
-func (s *mapColumn) add(row uint32, k slab.Place, h uint64) (uint32, *node) {
+func (s *mapColumn) add(row uint32, k slab.Place, place uint64) (uint32, *node) {
 	s.reclaim()
 	s.t.makeRoom(&s.pool, s)
 	id := s.pool.Take()
 	n := (*node)(s.nodes.Ensure(id))
-	head := s.headOf(row)
-	*n = node{row: row + 1, next: head.first}
+	*n = node{links: links{row: row + 1}}
 	s.keyKind.Move(n.key(), k)
-	if head.first != 0 {
-		s.node(head.first - 1).prev = id + 1
-	} else {
-		head.last = id + 1
-	}
-	head.first = id + 1
-	s.index.Insert(h, id)
+	h := s.headOf(row)
+	s.link(h, id, 0, h.first)
+	s.index.Insert(place, id)
 	s.pool.Ref(id)
 	return id, n
 }
@@ -273,22 +250,8 @@ func (s *mapColumn) reclaim() {
 // release takes a node out of memory.
 func (s *mapColumn) release(id uint32) {
 	n := s.node(id)
-	row := n.row - 1
-	s.index.Remove(s.placeOf(row, n.key()), id)
-	head := s.headOf(row)
-	if n.prev != 0 {
-		s.node(n.prev - 1).next = n.next
-	} else {
-		head.first = n.next
-	}
-	if n.next != 0 {
-		s.node(n.next - 1).prev = n.prev
-	} else {
-		head.last = n.prev
-	}
-	if head.empty() {
-		s.t.pending.Add(row)
-	}
+	s.index.Remove(s.placeOf(n.row-1, n.key()), id)
+	s.unlink(&n.links)
 	s.nodeKind.Zero(unsafe.Pointer(n))
 	s.pool.Give(id)
 }
@@ -296,9 +259,6 @@ func (s *mapColumn) release(id uint32) {
 func (s *mapColumn) describe() chunk.State {
 	return chunk.State{Name: s.name, Kind: s.opt.kind(chunk.Map), Sub: s.keys.Schema(), Value: s.codec.Schema(), TTL: s.opt.TTL}
 }
-
-func (s *mapColumn) field() reflect.Type  { return reflect.TypeFor[head]() }
-func (s *mapColumn) place(offset uintptr) { s.offset = offset }
 
 func (s *mapColumn) freeze() {
 	s.cells.freeze()
@@ -319,14 +279,6 @@ func (s *mapColumn) rewind() {
 	s.cells.rewind()
 	s.heads.rewind()
 }
-
-func (s *mapColumn) has(row uint32) bool { return s.headOf(row).v.Count > 0 }
-
-func (s *mapColumn) dirty(row uint32) bool { return s.heads.dirty(row) }
-
-func (s *mapColumn) idle(row uint32) bool { return s.headOf(row).empty() && !s.heads.dirty(row) }
-
-func (s *mapColumn) weigh(uint32) int { return 0 }
 
 func (s *mapColumn) weighNode(id uint32) (n int) {
 	node := s.node(id)

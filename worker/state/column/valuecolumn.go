@@ -87,6 +87,8 @@ func (s *valueColumn) place(offset uintptr) { s.offset = offset }
 
 func (s *valueColumn) has(row uint32) bool { return s.cellOf(row).word&present != 0 }
 
+func (s *valueColumn) dirty(row uint32) bool { return s.changes.Dirty(row) }
+
 func (s *valueColumn) idle(row uint32) bool { return !s.has(row) && !s.dirty(row) }
 
 func (s *valueColumn) reader(st chunk.State) (func(row uint32, e *chunk.Entry) error, error) {
@@ -109,11 +111,11 @@ func (s *valueColumn) reader(st chunk.State) (func(row uint32, e *chunk.Entry) e
 }
 
 func (s *valueColumn) pack(row uint32, d *epoch.Departure) error {
-	return s.cells.pack(row, s.cellOf(row), d)
+	return s.packCell(row, s.cellOf(row), d)
 }
 
 func (s *valueColumn) unpack(row uint32, a *epoch.Arrival) error {
-	return s.cells.unpack(row, s.cellOf(row), a)
+	return s.unpackCell(row, s.cellOf(row), a)
 }
 
 func (s *valueColumn) shed(uint32, int) (bool, error) { return true, nil }

@@ -13,6 +13,7 @@ type Place = unsafe.Pointer
 // record pays is the exception. Reflection could do what move does, in three times the time.
 type Kind struct {
 	Type  reflect.Type
+	size  uintptr
 	slice reflect.Type
 	move  func(dst, src Place)
 	blank Place // a zero value, which nobody changes
@@ -24,11 +25,11 @@ func KindOf[T any]() *Kind {
 }
 
 func newKind(t reflect.Type, blank Place, move func(dst, src Place)) *Kind {
-	return &Kind{Type: t, slice: reflect.SliceOf(t), move: move, blank: blank}
+	return &Kind{Type: t, size: t.Size(), slice: reflect.SliceOf(t), move: move, blank: blank}
 }
 
 // Size is that of a value, in bytes.
-func (k *Kind) Size() uintptr { return k.Type.Size() }
+func (k *Kind) Size() uintptr { return k.size }
 
 // Move assigns the value at src to that at dst.
 func (k *Kind) Move(dst, src Place) { k.move(dst, src) }
