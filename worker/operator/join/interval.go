@@ -158,7 +158,7 @@ func (s *side[K, T]) ends(id int64) element.Time {
 
 // put keeps a record, unless no partner can come any more.
 func (s *side[K, T]) put(k K, h uint64, at element.Time, v T, watermark element.Time) error {
-	if later(at, s.keep) <= watermark {
+	if later(at, s.keep) <= watermark && watermark > element.MinTime { // which promises nothing
 		return nil
 	}
 	id := s.bucket(at)

@@ -130,6 +130,18 @@ func TestIntervalJoinFindsEveryPairWithinItsLimitsOnce(t *testing.T) {
 	})
 }
 
+// TestIntervalJoinKeepsRecordsFromBeforeAllTime, as long as no watermark has said anything.
+func TestIntervalJoinKeepsRecordsFromBeforeAllTime(t *testing.T) {
+	spec := join.Interval[int, rec, rec, string]{LeftKey: key, RightKey: key, Match: pair}
+	l, r := spec.Stages()
+	p := operatortest.NewPair(t, task.NewRuntime(t.Context(), operatortest.Name), l, r)
+	p.PushLeft(t, rec{1, 1}, element.MinTime)
+	p.PushRight(t, rec{1, 2}, element.MinTime)
+	if out := p.Out(); len(out) != 1 {
+		t.Errorf("one pair at the first instant of time: %v", out)
+	}
+}
+
 // within compares in numbers that know no limits.
 func within(l, r item, lower, upper element.Time) bool {
 	d := new(big.Int).Sub(big.NewInt(int64(r.At)), big.NewInt(int64(l.At)))
