@@ -139,6 +139,9 @@ func (d *directory) Bytes() int { return d.t.Bytes() }
 // the operator must end the attempt, and looks at it once per batch.
 func (d *directory) Err() error { return d.t.Err }
 
+// Fault is where Err is kept, for those who look at it once per record.
+func (d *directory) Fault() *error { return &d.t.Err }
+
 // Now is the clock by which values expire, in microseconds since the Unix epoch: not older than 64 Seeks, or the last
 // Maintain.
 func (d *directory) Now() int64 { return d.t.Clock.Us }
