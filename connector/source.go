@@ -92,6 +92,14 @@ type Reader[T any] interface {
 	Close() error
 }
 
+// Pauser is a Reader that can leave some of its splits alone while it reads the others: what flow.Align asks for. A reader that
+// reads one split after the other need not be one.
+type Pauser interface {
+	// Pause has Poll deliver nothing of these splits, and everything of the others, until it is called again. False: it cannot,
+	// and none is paused. Called between polls. With every split paused, Poll may wait until ctx is done.
+	Pause(splits []SplitIndex) bool
+}
+
 // RecordError is a record that could not be decoded; the operator's error policy decides what becomes of it.
 type RecordError struct {
 	Split SplitIndex
@@ -111,6 +119,13 @@ type Records[T any] struct {
 	Pos    []int64
 	Errors []RecordError
 	Done   []SplitIndex
+	Marks  []Mark
+}
+
+// Mark is a promise of the source itself: no record of the split with a time at or below At follows.
+type Mark struct {
+	Split SplitIndex
+	At    element.Time
 }
 
 // Add delivers one record of split s. at is its event time if the source knows one; a source option of the pipeline
@@ -127,6 +142,10 @@ func (r *Records[T]) AddError(s SplitIndex, raw []byte, pos int64, err error) {
 	r.Errors = append(r.Errors, RecordError{Split: s, Pos: pos, Raw: raw, Err: err})
 }
 
+// Mark promises that no record of split s with a time at or below at follows those that were added, as sources can that know
+// more of time than their records say. It counts beside the watermarks that the source option of the pipeline makes.
+func (r *Records[T]) Mark(s SplitIndex, at element.Time) { r.Marks = append(r.Marks, Mark{s, at}) }
+
 // Finish says that split s has delivered its last record.
 func (r *Records[T]) Finish(s SplitIndex) { r.Done = append(r.Done, s) }
 
@@ -137,5 +156,5 @@ func (r *Records[T]) Full() bool { return len(r.Vals)+len(r.Errors) >= r.Max }
 func (r *Records[T]) Reset() {
 	r.Batch.Reset()
 	clear(r.Errors)
-	r.Splits, r.Pos, r.Errors, r.Done = r.Splits[:0], r.Pos[:0], r.Errors[:0], r.Done[:0]
+	r.Splits, r.Pos, r.Errors, r.Done, r.Marks = r.Splits[:0], r.Pos[:0], r.Errors[:0], r.Done[:0], r.Marks[:0]
 }

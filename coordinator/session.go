@@ -65,6 +65,18 @@ func (n *node) Samples(job string) []*taskpb.Counters {
 	return all
 }
 
+// Clocks returns the newest clocks of a job's attempts.
+func (n *node) Clocks(job string) (all []*taskpb.Clock) {
+	if r := n.reigning(); r != nil {
+		for _, p := range r.sessions.Samples() {
+			if p.Job == job {
+				all = append(all, p.Sample.Clocks...)
+			}
+		}
+	}
+	return all
+}
+
 // Heard returns the age of a worker's newest heartbeat.
 func (n *node) Heard(worker string) (time.Duration, bool) {
 	r := n.reigning()

@@ -1,6 +1,10 @@
 package flow
 
-import "github.com/sluiceio/sluice/connector"
+import (
+	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/task"
+)
 
 // The contracts of connectors, so that jobs need not import package connector to use or to write one.
 type (
@@ -16,10 +20,16 @@ type (
 	Records[T any] = connector.Records[T]
 	// Enumerator discovers the splits of a Source.
 	Enumerator = connector.Enumerator
+	// SplitIndex numbers the splits of a Reader.
+	SplitIndex = connector.SplitIndex
+	// CheckpointID is the number of a checkpoint.
+	CheckpointID = element.CheckpointID
 	// Split is a share of a source's input.
 	Split = connector.Split
 	// Task is what a running attempt knows about itself.
 	Task = connector.Task
+	// Counter is what the code of an operator counts, by Inc. It belongs to the calls of its subtask.
+	Counter = task.Count
 	// Guarantee is what a sink promises.
 	Guarantee = connector.Guarantee
 )

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluiceio/sluice/flow"
 )
@@ -88,6 +89,14 @@ var batchFaults = map[string]struct {
 			p.SetMode(flow.ModeBatch)
 			p.From("clicks", endless[int]{}).To("out", drop[int]())
 		}, "E013", "batch mode (at flow/batch_errors_test.go:", "another mode"},
+	"alignment without a name": {
+		func(p *flow.Pipeline) {
+			p.From("a", endless[int]{}, flow.EventTime(func(int) flow.Time { return 0 }, flow.Align("", time.Second))).To("out", drop[int]())
+		}, "E018", `source "a": alignment group ""`, "flow.Align"},
+	"alignment without a drift": {
+		func(p *flow.Pipeline) {
+			p.From("a", endless[int]{}, flow.EventTime(func(int) flow.Time { return 0 }, flow.Align("g", 0))).To("out", drop[int]())
+		}, "E018", "a drift of 0s", "flow.Align"},
 	"no such exchange": {
 		func(p *flow.Pipeline) { p.Of("a", 1).Exchange(9).To("out", drop[int]()) }, "E018", "exchange 9", "flow.Blocking"},
 	"no such mode": {

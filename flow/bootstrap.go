@@ -39,28 +39,28 @@ func (c *LoadCtx[K]) Context() context.Context { return c.ctx().Context() }
 //
 // OnError(Skip) drops a record for which P.Load or P.Process fails, and undoes nothing that happened before the error.
 func (k KeyedStream[K, T]) Bootstrap[B, Out any, P BootstrapProcessor[K, B, T, Out]](init KeyedStream[K, B], factory func() P) Stream[Out] {
-	p := k.s.p
-	if !p.same(init.s.p, "bootstrap") {
-		return derive[Out](p, p.add("bootstrap", k.s.edge()))
+	p := k.s.end.p
+	if !p.same(init.s.end.p, "bootstrap") {
+		return derive[Out](p, p.add("bootstrap", k.s.end.edge()))
 	}
-	main, first := k.s.edge(), init.s.whole("bootstrap", "state is loaded from it")
+	main, first := k.s.end.edge(), init.s.end.whole("bootstrap", "state is loaded from it")
 	main.Phase, main.Gated = 1, true
 	n := p.add("bootstrap", main, first)
 	n.op.Stateful, n.policy = true, true
 	spec := func() process.BootstrapSpec[K, B, T, Out] {
 		return process.BootstrapSpec[K, B, T, Out]{
-			InitKey: init.key, Key: k.key, Options: p.keyedOptions(n),
+			InitKey: init.key, Key: k.key, Options: p.processOptions(n),
 			Open: func(set *process.KeySetup[K, Out]) (process.BootstrapFuncs[K, B, T, Out], error) {
 				return opened[K, B, T, Out](set, factory())
 			},
 		}
 	}
 	n.inputs = []input{
-		k.input(func() task.Stage { st, _ := process.Bootstrap(spec()); return st }),
-		init.input(func() task.Stage { _, st := process.Bootstrap(spec()); return st }),
+		keyedInput(k, func() task.Stage { st, _ := process.Bootstrap(spec()); return st }),
+		keyedInput(init, func() task.Stage { _, st := process.Bootstrap(spec()); return st }),
 	}
 	n.declare = append(n.declare, func(p *Pipeline) {
-		n.op.Detail = fmt.Sprintf("loads %s", init.s.n.op.Id) // under the id that it got meanwhile
+		n.op.Detail = fmt.Sprintf("loads %s", init.s.end.n.op.Id) // under the id that it got meanwhile
 		declareKey[K](p, main, k.where)
 		declareKey[K](p, first, init.where)
 		describe[K](p, n, func(r *codec.Registry) ([]process.State, error) {

@@ -12,9 +12,9 @@ import (
 func Distinct[T comparable](s Stream[T]) Stream[T] {
 	out, n := keyedUnary[T, T, T](s.KeyBy(Self), "distinct", func(n *node) task.Stage {
 		if n.op.Bounded {
-			return aggregate.Distinct(Self[T], s.p.registry)
+			return aggregate.Distinct(Self[T], s.end.p.registry)
 		}
-		return process.WithState(Self[T], "seen", firstOnly[T], s.p.keyedOptions(n))
+		return process.WithState(Self[T], process.Declared{Name: "seen"}, firstOnly[T], s.end.p.processOptions(n))
 	})
 	n.op.OrderDependent = true // the time of the first record
 	if n.op.Bounded {
@@ -25,7 +25,7 @@ func Distinct[T comparable](s Stream[T]) Stream[T] {
 	n.declare = append(n.declare, func(p *Pipeline) {
 		describe[T](p, n, func(r *codec.Registry) ([]process.State, error) {
 			return process.Describe(r, func(set *process.KeySetup[T, T]) error {
-				set.Value[bool]("seen")
+				set.Value[bool]("seen", process.Life{})
 				return nil
 			})
 		})

@@ -107,6 +107,37 @@ var faults = map[string]struct {
 	"unknown policy": {
 		func(p *flow.Pipeline) { p.Of("a", 1).TryMap(try).OnError("retry").To("out", drop[int]()) },
 		"E015", "retry", "flow.Skip"},
+	"policy that tries again for ever": {
+		func(p *flow.Pipeline) {
+			p.Of("a", 1).TryMap(try).OnError(flow.Retry(0, time.Second, flow.Fail)).To("out", drop[int]())
+		}, "E015", "0 more tries", "flow.Retry"},
+	"negative rest between tries": {
+		func(p *flow.Pipeline) {
+			p.Of("a", 1).To("out", drop[int]()).OnError(flow.Retry(1, -time.Second, flow.Fail))
+		}, "E015", "negative rest", "flow.Retry"},
+	"trying again what has effects": {
+		func(p *flow.Pipeline) {
+			p.Of("a", 1).Process(newSplitter).OnError(flow.Retry(1, 0, flow.Skip)).To("out", drop[int]())
+		}, "E015", "done twice", "flow.DeadLetters"},
+	"dead letters that nobody reads": {
+		func(p *flow.Pipeline) {
+			p.Of("a", 1).TryMap(try).ID("half").OnError(flow.DeadLetters).To("out", drop[int]())
+		},
+		"E019", "half", "Pipeline.DeadLetters"},
+	"dead letters that nobody writes": {
+		func(p *flow.Pipeline) {
+			p.DeadLetters("letters", drop[flow.DeadLetter]())
+			s := p.Of("a", 1).TryMap(try).ID("half")
+			s.To("out", drop[int]())
+			s.DeadLetters().To("lost", drop[flow.DeadLetter]())
+		}, "E019", "half", "OnError"},
+	"dead letters of a side output": {
+		func(p *flow.Pipeline) {
+			s := p.Of("a", 1).Process(newSplitter).OnError(flow.DeadLetters)
+			s.To("out", drop[int]())
+			s.SideOutput(tag).DeadLetters().To("lost", drop[flow.DeadLetter]())
+			s.SideOutput(tag).To("late", drop[int]())
+		}, "E017", "DeadLetters", "operator's stream"},
 	"modifier of a side output": {
 		func(p *flow.Pipeline) {
 			s := p.Of("a", 1).KeyBy(self).Window(flow.Tumbling(time.Second)).LateTo(tag).Count().ID("counts")
@@ -186,7 +217,7 @@ var faults = map[string]struct {
 	"two states of one name": {
 		func(p *flow.Pipeline) {
 			p.Of("a", 1).KeyBy(self).Process(func() *states { return &states{twice: "x"} }).To("out", drop[int]())
-		}, "E047", "two states", "name of its own"},
+		}, "E145", "two states", "a name of its own"},
 	"panic of open": {
 		func(p *flow.Pipeline) {
 			p.Of("a", 1).KeyBy(self).Process(func() *states { return nil }).To("out", drop[int]())
@@ -243,7 +274,7 @@ func TestEveryFaultHasCodePlaceAndFix(t *testing.T) {
 				t.Errorf("%d faults, want one:\n%v", len(plan.Diagnostics), err)
 			}
 			d := plan.Diagnostics[0]
-			if f.code != "" && d.Code != f.code || !strings.HasPrefix(d.Code, "E0") {
+			if f.code != "" && d.Code != f.code || !strings.HasPrefix(d.Code, "E") {
 				t.Errorf("code is %s, want %s: %v", d.Code, f.code, err)
 			}
 			if !strings.Contains(d.Where, "errors_test.go:") {

@@ -23,7 +23,7 @@ func (k KeyedStream[K, T]) Exchange(e Exchange) KeyedStream[K, T] {
 
 // Reduce combines the records of a key pairwise; f must not change its arguments. Unbounded input: every update is
 // emitted, with the time of its record. Bounded input: the final value of each key, at the end of the input.
-func (k KeyedStream[K, T]) Reduce(f func(acc, v T) T) Stream[T] {
+func (k KeyedStream[K, T]) Reduce[_ OnCall](f func(acc, v T) T) Stream[T] {
 	return aggregated(k, "reduce", "acc", func() keyed.Aggregation[K, T, T, T] {
 		return keyed.Aggregation[K, T, T, T]{
 			Key: k.key, Add: f,
@@ -35,13 +35,13 @@ func (k KeyedStream[K, T]) Reduce(f func(acc, v T) T) Stream[T] {
 
 // Count counts the records of a key. Unbounded input: every update is emitted, with the time of its record. Bounded input:
 // the final count of each key, at the end of the input.
-func (k KeyedStream[K, T]) Count() Stream[KV[K, int64]] {
-	return aggregated(k, "count", "count", func() keyed.Aggregation[K, T, int64, KV[K, int64]] {
-		return keyed.Aggregation[K, T, int64, KV[K, int64]]{
+func (k KeyedStream[K, T]) Count[R interface{ KV[K, int64] }]() Stream[R] {
+	return aggregated(k, "count", "count", func() keyed.Aggregation[K, T, int64, R] {
+		return keyed.Aggregation[K, T, int64, R]{
 			Key:    k.key,
 			First:  func(T) int64 { return 1 },
 			Add:    func(acc int64, _ T) int64 { return acc + 1 },
-			Result: pair[K, int64],
+			Result: pair[K, int64, R],
 		}
 	})
 }
@@ -49,25 +49,25 @@ func (k KeyedStream[K, T]) Count() Stream[KV[K, int64]] {
 // Fold folds the records of a key into an accumulator, which f may change in place and returns. Unbounded input: every
 // update is emitted, with the time of its record; an accumulator with slices, maps or pointers is copied for that.
 // Bounded input: the final value of each key, at the end of the input.
-func (k KeyedStream[K, T]) Fold[A any](zero func() A, f func(acc A, v T) A) Stream[KV[K, A]] {
-	return aggregated(k, "fold", "acc", func() keyed.Aggregation[K, T, A, KV[K, A]] {
-		return keyed.Aggregation[K, T, A, KV[K, A]]{
+func (k KeyedStream[K, T]) Fold[A any, R interface{ KV[K, A] }](zero func() A, f func(acc A, v T) A) Stream[R] {
+	return aggregated(k, "fold", "acc", func() keyed.Aggregation[K, T, A, R] {
+		return keyed.Aggregation[K, T, A, R]{
 			Key: k.key, Add: f,
 			First:  func(v T) A { return f(zero(), v) },
-			Result: pair[K, A],
-			Clone:  cloner[A](k.s.p),
+			Result: pair[K, A, R],
+			Clone:  cloner[A](k.s.end.p),
 		}
 	})
 }
 
-func pair[K comparable, V any](k K, v V) KV[K, V] { return KV[K, V]{k, v} }
+func pair[K comparable, V any, R interface{ KV[K, V] }](k K, v V) R { return R(KV[K, V]{k, v}) }
 
 // aggregated adds an aggregation of k: with final values in a share of the batch memory if the input is bounded, otherwise
 // with every update and keyed state.
 func aggregated[K comparable, T, Acc, Out any](k KeyedStream[K, T], kind, state string, make func() keyed.Aggregation[K, T, Acc, Out]) Stream[Out] {
 	out, n := keyedUnary[K, T, Out](k, kind, func(n *node) task.Stage {
 		a := make()
-		a.State, a.Registry = state, k.s.p.registry
+		a.State, a.Registry = state, k.s.end.p.registry
 		if n.op.Bounded {
 			return aggregate.Final(a)
 		}
@@ -103,16 +103,16 @@ func cloner[A any](p *Pipeline) func(A) (A, error) {
 
 // keyedUnary adds a stateful operator behind a keyed edge; stage makes its typed part when the graph is complete.
 func keyedUnary[K comparable, T, U any](k KeyedStream[K, T], kind string, stage func(n *node) task.Stage) (Stream[U], *node) {
-	p := k.s.p
-	n := p.add(kind, k.s.edge())
+	p := k.s.end.p
+	n := p.add(kind, k.s.end.edge())
 	n.op.Stateful = true
-	n.inputs = []input{k.input(func() task.Stage { return stage(n) })}
+	n.inputs = []input{keyedInput(k, func() task.Stage { return stage(n) })}
 	n.declare = append(n.declare, func(p *Pipeline) { declareKey[K](p, n.op.Inputs[0], k.where) })
 	return derive[U](p, n), n
 }
 
-// input is the typed part of an edge that is partitioned by k, and of what it leads to.
-func (k KeyedStream[K, T]) input(stage func() task.Stage) input {
+// keyedInput is the typed part of an edge that is partitioned by k, and of what it leads to.
+func keyedInput[K comparable, T any](k KeyedStream[K, T], stage func() task.Stage) input {
 	return input{stage: stage, exchange: func(p *Pipeline) (task.Exchange, error) {
 		c, err := codecOf[T](p)
 		if err != nil {

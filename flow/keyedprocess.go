@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/sluiceio/sluice/flow/codec"
@@ -31,9 +30,9 @@ func (k KeyedStream[K, T]) Process[Out any, P KeyedProcessor[K, T, Out]](factory
 		}
 		return func(c *process.KeyCtx[K, Out], v T) error { return p.Process((*Ctx[K, Out])(c), v) }, nil
 	}
-	p := k.s.p
+	p := k.s.end.p
 	out, n := keyedUnary[K, T, Out](k, "process", func(n *node) task.Stage {
-		return process.Keyed(k.key, open, p.keyedOptions(n))
+		return process.Keyed(k.key, open, p.processOptions(n))
 	})
 	n.policy = true
 	n.declare = append(n.declare, func(p *Pipeline) {
@@ -48,28 +47,23 @@ func (k KeyedStream[K, T]) Process[Out any, P KeyedProcessor[K, T, Out]](factory
 }
 
 // MapWithState is the short form of Process for one state value per key. name is that of the state.
-func (k KeyedStream[K, T]) MapWithState[S, U any](name string, f func(c *Cell[K, S], v T, emit func(U)) error) Stream[U] {
-	p := k.s.p
+func (k KeyedStream[K, T]) MapWithState[S, U any](name string, f func(c *Cell[K, S], v T, emit func(U)) error, opts ...StateOption) Stream[U] {
+	p := k.s.end.p
+	d := process.Declared{Name: name, Life: lifeOf(opts)}
 	out, n := keyedUnary[K, T, U](k, "process", func(n *node) task.Stage {
 		call := func(c *process.Cell[K, S], v T, emit func(U)) error { return f((*Cell[K, S])(c), v, emit) }
-		return process.WithState(k.key, name, call, p.keyedOptions(n))
+		return process.WithState(k.key, d, call, p.processOptions(n))
 	})
 	n.policy = true
 	n.declare = append(n.declare, func(p *Pipeline) {
 		describe[K](p, n, func(r *codec.Registry) ([]process.State, error) {
 			return process.Describe(r, func(set *process.KeySetup[K, U]) error {
-				set.Value[S](name)
+				set.Value[S](d.Name, d.Life)
 				return nil
 			})
 		})
 	})
 	return out
-}
-
-func (p *Pipeline) keyedOptions(n *node) process.Options {
-	o := n.processOptions()
-	o.Registry = p.registry
-	return o
 }
 
 // describe tells the graph which states n declares, and reports what is wrong with them. A wrong K has been reported.
@@ -78,6 +72,10 @@ func describe[K comparable](p *Pipeline, n *node, states func(*codec.Registry) (
 	if _, err := codec.Hasher[K](); err != nil || noCodec != nil {
 		return
 	}
+	p.describeStates(n, states)
+}
+
+func (p *Pipeline) describeStates(n *node, states func(*codec.Registry) ([]process.State, error)) {
 	defer func() {
 		if v := recover(); v != nil {
 			p.fault("E043", panicPlace(), fmt.Sprintf("Open panicked while the plan was made: %v", v),
@@ -99,6 +97,11 @@ func describe[K comparable](p *Pipeline, n *node, states func(*codec.Registry) (
 }
 
 func (p *Pipeline) openFault(n *node, err error) {
+	if wrong, ok := errors.AsType[*state.Error](err); ok {
+		message := fmt.Sprintf("state %q of %s: %v", wrong.State, n.op.Id, wrong.Err)
+		p.fault(wrong.Code, n.op.Location, message, "give each state and timer of an operator a name of its own, one type a time to live that is positive, and broadcast states to the processor of a ConnectBroadcast alone")
+		return
+	}
 	p.fault("E047", n.op.Location, fmt.Sprintf("Open of %s returned an error while the plan was made: %v", n.op.Id, err),
 		"Open only declares, each state under a name of its own; what can fail belongs into OnStart")
 }
@@ -109,23 +112,11 @@ type Setup[K comparable, Out any] process.KeySetup[K, Out]
 
 func (s *Setup[K, Out]) set() *process.KeySetup[K, Out] { return (*process.KeySetup[K, Out])(s) }
 
-// Value declares one value per key.
-func (s *Setup[K, Out]) Value[V any](name string) ValueState[V] {
-	return ValueState[V]{s.set().Value[V](name)}
-}
-
-// List declares a list per key.
-func (s *Setup[K, Out]) List[V any](name string) ListState[V] {
-	return ListState[V]{s.set().List[V](name)}
-}
-
-// Map declares a map per key.
-func (s *Setup[K, Out]) Map[MK comparable, V any](name string) MapState[MK, V] {
-	return MapState[MK, V]{s.set().Map[MK, V](name)}
-}
-
 // OnStart adds f, called before the first record of an attempt, to open resources.
 func (s *Setup[K, Out]) OnStart(f func(*Task) error) { s.set().OnStart(f) }
+
+// Counter declares a number that the operator counts and that the status of the job shows. It begins at zero in every attempt.
+func (s *Setup[K, Out]) Counter(name string) *Counter { return s.set().Counter(name) }
 
 // OnEnd adds f, called once per key with state, when all bounded inputs have ended. What it emits has the time MaxTime.
 func (s *Setup[K, Out]) OnEnd(f func(*Ctx[K, Out]) error) {
@@ -180,64 +171,3 @@ func (c *Cell[K, S]) Exists() bool { return c.cell().Exists() }
 
 // Clear removes the state of the key.
 func (c *Cell[K, S]) Clear() { c.cell().Clear() }
-
-// ValueState is one value per key. It addresses the key of the record in flight.
-type ValueState[V any] struct{ v *state.Value[V] }
-
-// Get is the value, or the zero value if there is none.
-func (s ValueState[V]) Get() V { return s.v.Get() }
-
-// Load is the value and whether there is one.
-func (s ValueState[V]) Load() (v V, ok bool) { return s.v.Load() }
-
-// Exists reports whether there is a value.
-func (s ValueState[V]) Exists() bool { return s.v.Exists() }
-
-// Ref is the value in place, the zero value at first; it counts as a write and is valid until the callback returns. For
-// large values it costs half of Get and Set.
-func (s ValueState[V]) Ref() *V { return s.v.Ref() }
-
-// Set replaces the value.
-func (s ValueState[V]) Set(v V) { s.v.Set(v) }
-
-// Clear removes the value.
-func (s ValueState[V]) Clear() { s.v.Clear() }
-
-// ListState is a list per key.
-type ListState[V any] struct{ l *state.List[V] }
-
-// Append adds elements at the end.
-func (s ListState[V]) Append(vs ...V) { s.l.Append(vs...) }
-
-// All yields the elements in order.
-func (s ListState[V]) All() iter.Seq[V] { return s.l.All() }
-
-// Len is the number of elements.
-func (s ListState[V]) Len() int { return s.l.Len() }
-
-// Clear removes all elements.
-func (s ListState[V]) Clear() { s.l.Clear() }
-
-// MapState is a map per key.
-type MapState[MK comparable, V any] struct{ m *state.Map[MK, V] }
-
-// Get is the value of k and whether there is one.
-func (s MapState[MK, V]) Get(k MK) (v V, ok bool) { return s.m.Load(k) }
-
-// Ref is the value of k in place, the zero value at first; it counts as a write and is valid until the callback returns.
-func (s MapState[MK, V]) Ref(k MK) *V { return s.m.Ref(k) }
-
-// Put sets the value of k.
-func (s MapState[MK, V]) Put(k MK, v V) { s.m.Put(k, v) }
-
-// Delete removes k.
-func (s MapState[MK, V]) Delete(k MK) { s.m.Delete(k) }
-
-// All yields the entries in no defined order. The current entry may be deleted meanwhile.
-func (s MapState[MK, V]) All() iter.Seq2[MK, V] { return s.m.All() }
-
-// Len is the number of entries.
-func (s MapState[MK, V]) Len() int { return s.m.Len() }
-
-// Clear removes all entries.
-func (s MapState[MK, V]) Clear() { s.m.Clear() }

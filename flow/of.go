@@ -2,101 +2,42 @@ package flow
 
 import (
 	"context"
-	"encoding/binary"
-	"fmt"
-	"io"
 
-	"github.com/sluiceio/sluice/connector"
-	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/connector/function"
+	"github.com/sluiceio/sluice/connector/values"
+	"github.com/sluiceio/sluice/worker/operator/stateless"
+	"github.com/sluiceio/sluice/worker/task"
 )
 
-// Values is a bounded source of the values given, in one split: every process of the job has them from its own build.
-func Values[T any](vs ...T) Source[T] { return values[T](vs) }
+// SliceSource is a bounded source of its elements, in one split, in order: every process of the job has them from its own build.
+type SliceSource[T any] = values.Slice[T]
 
-type values[T any] []T
+// Values is the SliceSource of its arguments.
+func Values[T any](vs ...T) Source[T] { return SliceSource[T](vs) }
 
-var _ Source[int] = values[int]{}
-
-func (v values[T]) String() string {
-	if len(v) == 1 {
-		return "1 value"
-	}
-	return fmt.Sprintf("%d values", len(v))
+// PollFunc is an unbounded source of what f returns, read by one subtask: f(start), then f of the offset that it has returned,
+// and so on. The offset is the position that is restored. f may block until there is something or its context ends; if it returns
+// no records it is left alone for a while, up to a second. io.EOF ends the source, any other error fails the attempt.
+//
+// After a failure f is called again with an offset of before, and must return again what it has returned for that, and may return
+// more.
+func PollFunc[T, Off any](start Off, f func(ctx context.Context, off Off) (vs []T, next Off, err error)) Source[T] {
+	return function.Poll(start, f)
 }
 
-// Bounded: always.
-func (v values[T]) Bounded() bool { return true }
-
-func (v values[T]) OpenEnumerator(context.Context, int, []byte) (Enumerator, error) {
-	return &oneSplit{}, nil
+// PollAll is PollFunc for an input that is known to end with io.EOF: a bounded source.
+func PollAll[T, Off any](start Off, f func(ctx context.Context, off Off) (vs []T, next Off, err error)) Source[T] {
+	return function.PollAll(start, f)
 }
 
-func (v values[T]) OpenReader(context.Context, *Task) (Reader[T], error) {
-	return &valuesReader[T]{vs: v}, nil
+// SinkFunc is a sink that hands records to f by the batch, at least ten times a second while there are some. It is at-least-once:
+// after a failure f may be called for the same records again. f is called by several subtasks at once and must not keep vs.
+func SinkFunc[T any](f func(ctx context.Context, vs []T) error) Sink[T] { return function.Sink(f) }
+
+// Entries makes pairs of records and their keys.
+func Entries[K comparable, T any, R interface{ KV[K, T] }](k KeyedStream[K, T]) Stream[R] {
+	n := k.s.end.p.add("entries", k.s.end.edge())
+	n.inputs = []input{keyedInput(k, func() task.Stage { return stateless.Map(func(v T) R { return pair[K, T, R](k.key(v), v) }) })}
+	n.declare = append(n.declare, func(p *Pipeline) { declareKey[K](p, n.op.Inputs[0], k.where) })
+	return derive[R](k.s.end.p, n)
 }
-
-// valuesSplit is the split of all values, of which next were delivered.
-func valuesSplit(next int) Split {
-	return Split{ID: "values", Version: 1, Data: binary.AppendUvarint(nil, uint64(next))}
-}
-
-// oneSplit finds a single split.
-type oneSplit struct{ found bool }
-
-func (e *oneSplit) Next(context.Context) ([]Split, error) {
-	if e.found {
-		return nil, io.EOF
-	}
-	e.found = true
-	return []Split{valuesSplit(0)}, io.EOF
-}
-
-func (e *oneSplit) Snapshot(element.CheckpointID) ([]byte, error) { return nil, nil }
-func (e *oneSplit) Close() error                                  { return nil }
-
-type valuesReader[T any] struct {
-	vs   []T
-	open bool // the split is assigned and not finished
-	next int
-}
-
-// Assign opens the split where its data says: at the beginning, or behind the last record of a snapshot.
-func (r *valuesReader[T]) Assign(splits []Split) error {
-	for _, s := range splits {
-		next, n := binary.Uvarint(s.Data)
-		if s.Version != 1 || n <= 0 || n != len(s.Data) || next > uint64(len(r.vs)) {
-			return Fatal(fmt.Errorf("split %q: version %d, position %x of %d values", s.ID, s.Version, s.Data, len(r.vs)))
-		}
-		r.next, r.open = int(next), true
-	}
-	return nil
-}
-
-func (r *valuesReader[T]) Poll(_ context.Context, out *Records[T]) error {
-	for r.open && r.next < len(r.vs) {
-		if out.Full() {
-			return nil
-		}
-		out.Add(0, r.vs[r.next], 0, int64(r.next))
-		r.next++
-	}
-	if r.open {
-		r.open = false
-		out.Finish(0)
-	}
-	return io.EOF
-}
-
-func (r *valuesReader[T]) Describe(_ connector.SplitIndex, pos int64) string {
-	return fmt.Sprintf("value %d", pos)
-}
-
-func (r *valuesReader[T]) Snapshot(element.CheckpointID) ([]Split, error) {
-	if !r.open {
-		return nil, nil
-	}
-	return []Split{valuesSplit(r.next)}, nil
-}
-
-func (r *valuesReader[T]) Committed(context.Context, element.CheckpointID) error { return nil }
-func (r *valuesReader[T]) Close() error                                          { return nil }

@@ -3,10 +3,12 @@ package flow
 import (
 	"fmt"
 
+	"github.com/sluiceio/sluice/connector/manual"
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/task"
+	"github.com/sluiceio/sluice/worker/task/reject"
 )
 
 // Mode says how exchanges are chosen that the job does not fix itself.
@@ -44,6 +46,8 @@ type Pipeline struct {
 	registry *codec.Registry
 	codecs   map[any]any // compiled *codec.Codec[T] by reflect.Type
 	replaced map[string]replacement
+	letters  func(all Stream[DeadLetter], more []Stream[DeadLetter]) // of DeadLetters; nil: not called
+	byHand   *manual.Connectors                                      // nil: sources and sinks are the job's own
 }
 
 // node is an operator with its typed parts; its index in Pipeline.nodes is its index in the graph. The typed parts are
@@ -51,7 +55,7 @@ type Pipeline struct {
 type node struct {
 	index  int32
 	op     *jobpb.Operator
-	policy bool // OnError may skip
+	policy bool // there are errors for OnError
 	source func() task.SourceHead
 	inputs []input
 	// output compiles the codec of what the operator emits; nil for sinks.
@@ -163,17 +167,16 @@ func (p *Pipeline) add(kind string, in ...*jobpb.Input) *node {
 func (n *node) name(id string) { n.op.Id, n.op.GeneratedId = id, false }
 
 // policyOf is what the runtime does with the errors of n.
-func (n *node) policyOf() task.ErrorPolicy {
-	if ErrorPolicy(n.op.ErrorPolicy) == Skip {
-		return task.SkipOnError
-	}
-	return task.FailOnError
+func (n *node) policyOf(p *Pipeline) task.ErrorPolicy {
+	pol, _ := reject.Parse(n.op.ErrorPolicy) // OnError has looked at it
+	pol.Registry = p.registry
+	return pol
 }
 
 // derive makes n the producer of a stream of U.
 func derive[U any](p *Pipeline, n *node) Stream[U] {
 	n.output = schemaOf[U]
-	return Stream[U]{p: p, n: n}
+	return Stream[U]{end: &outlet{p: p, n: n}}
 }
 
 func schemaOf[U any](p *Pipeline) (string, error) {
@@ -186,20 +189,20 @@ func schemaOf[U any](p *Pipeline) (string, error) {
 
 // unary adds an operator with one input; stage makes its typed part when the graph is complete.
 func unary[T, U any](s Stream[T], kind string, stage func(n *node) task.Stage) (Stream[U], *node) {
-	n := s.p.add(kind, s.edge())
-	n.inputs = []input{s.input(func() task.Stage { return stage(n) })}
-	return derive[U](s.p, n), n
+	n := s.end.p.add(kind, s.end.edge())
+	n.inputs = []input{inputOf(s, func() task.Stage { return stage(n) })}
+	return derive[U](s.end.p, n), n
 }
 
-// input is the typed part of an edge that leaves s, and of what it leads to.
-func (s Stream[T]) input(stage func() task.Stage) input {
+// inputOf is the typed part of an edge that leaves s, and of what it leads to.
+func inputOf[T any](s Stream[T], stage func() task.Stage) input {
 	return input{stage: stage, exchange: func(p *Pipeline) (task.Exchange, error) {
 		c, err := codecOf[T](p)
 		if err != nil {
 			return nil, err
 		}
-		if s.part == jobpb.Partitioner_PARTITIONER_CUSTOM {
-			return task.NewCustomExchange(c, s.to), nil
+		if s.end.part == jobpb.Partitioner_PARTITIONER_CUSTOM {
+			return task.NewCustomExchange(c, s.end.to.(func(v T, consumers int) int)), nil
 		}
 		return task.NewExchange(c), nil
 	}}

@@ -2,9 +2,12 @@ package flow
 
 import (
 	"context"
+	"iter"
 	"time"
 
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/worker/operator/process"
+	"github.com/sluiceio/sluice/worker/state/unkeyed"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -25,16 +28,65 @@ func (s Stream[T]) Process[Out any, P Processor[T, Out]](factory func() P) Strea
 		}
 		return func(c *process.Ctx[Out], v T) error { return p.Process((*OpCtx[Out])(c), v) }, nil
 	}
-	out, n := unary[T, Out](s, "process", func(n *node) task.Stage { return process.Process(open, n.processOptions()) })
+	p := s.end.p
+	out, n := unary[T, Out](s, "process", func(n *node) task.Stage { return process.Process(open, p.processOptions(n)) })
 	n.policy = true
-	if _, err := open(&process.Setup[Out]{}); err != nil {
-		s.p.openFault(n, err)
-	}
+	n.declare = append(n.declare, func(p *Pipeline) {
+		p.describeStates(n, func(r *codec.Registry) ([]process.State, error) {
+			return process.DescribeUnkeyed(r, func(set *process.Setup[Out]) error {
+				_, err := open(set)
+				return err
+			})
+		})
+		n.op.Stateful = len(n.op.States) > 0
+	})
 	return out
 }
 
 // OpSetup is where a Processor declares what it needs. It is valid during Open.
 type OpSetup[Out any] process.Setup[Out]
+
+// OperatorList declares a list of the subtask, which belongs to no key. Its elements are redistributed when the job is restored
+// with another parallelism: each belongs to one subtask then.
+func (s *OpSetup[Out]) OperatorList[V any](name string) OperatorList[V] {
+	return OperatorList[V]{(*process.Setup[Out])(s).List[V](name)}
+}
+
+// UnionList declares a list of the subtask of which every subtask sees all parts, its own and those of the others as they were
+// at the last restore.
+func (s *OpSetup[Out]) UnionList[V any](name string) UnionList[V] {
+	return UnionList[V]{(*process.Setup[Out])(s).Union[V](name)}
+}
+
+// OperatorList is a list of a subtask.
+type OperatorList[V any] struct{ l unkeyed.List[V] }
+
+// Add adds elements at the end.
+func (s OperatorList[V]) Add(vs ...V) { s.l.Add(vs...) }
+
+// All yields the elements in the order of adding.
+func (s OperatorList[V]) All() iter.Seq[V] { return s.l.All() }
+
+// Clear removes all elements.
+func (s OperatorList[V]) Clear() { s.l.Clear() }
+
+// UnionList is a list of a subtask that all of them read.
+type UnionList[V any] struct{ l *unkeyed.Union[V] }
+
+// Add adds elements at the end of the own part.
+func (s UnionList[V]) Add(vs ...V) { s.l.Add(vs...) }
+
+// All yields the elements that other subtasks had at the last restore, and then the own ones.
+func (s UnionList[V]) All() iter.Seq[V] { return s.l.All() }
+
+// Own yields the elements of this subtask.
+func (s UnionList[V]) Own() iter.Seq[V] { return s.l.Own() }
+
+// Clear removes the elements of this subtask.
+func (s UnionList[V]) Clear() { s.l.Clear() }
+
+// Counter declares a number that the operator counts and that the status of the job shows. It begins at zero in every attempt.
+func (s *OpSetup[Out]) Counter(name string) *Counter { return (*process.Setup[Out])(s).Counter(name) }
 
 // OnStart adds f, called before the first record of an attempt, to open resources.
 func (s *OpSetup[Out]) OnStart(f func(*Task) error) { (*process.Setup[Out])(s).OnStart(f) }

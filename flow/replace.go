@@ -3,6 +3,8 @@ package flow
 import (
 	"fmt"
 	"slices"
+
+	"github.com/sluiceio/sluice/connector/manual"
 )
 
 // replacement is a source or sink that stands in for the one that build gives under an id.
@@ -25,9 +27,16 @@ func (p *Pipeline) ReplaceSink[T any](id string, sink Sink[T]) {
 	p.replaced["sink "+id] = replacement{connector: sink, typ: fmt.Sprintf("flow.Sink[%T]", *new(T)), where: caller()}
 }
 
+// ReplaceAll puts every source and sink of the job into the hands of a test, but those that ReplaceSource and ReplaceSink name.
+// Call it before the job's own build function.
+func (p *Pipeline) ReplaceAll(by *manual.Connectors) { p.byHand = by }
+
 func replacedSource[T any](p *Pipeline, id, where string, src Source[T]) Source[T] {
 	if r, ok := take[Source[T]](p, "source "+id, where); ok {
 		return r
+	}
+	if p.byHand != nil {
+		return manual.Source(p.byHand, id, src)
 	}
 	return src
 }
@@ -36,9 +45,13 @@ func replacedSink[T any](p *Pipeline, id, where string, sink Sink[T]) Sink[T] {
 	if r, ok := take[Sink[T]](p, "sink "+id, where); ok {
 		return r
 	}
+	if p.byHand != nil {
+		return manual.Sink[T](p.byHand, id)
+	}
 	return sink
 }
 
+// take is the replacement of a source or sink, if there is one.
 func take[C any](p *Pipeline, what, where string) (c C, ok bool) {
 	r, found := p.replaced[what]
 	if !found {
@@ -46,12 +59,15 @@ func take[C any](p *Pipeline, what, where string) (c C, ok bool) {
 	}
 	r.used = true
 	p.replaced[what] = r
-	c, ok = r.connector.(C)
-	if !ok {
-		p.fault("E018", r.where, fmt.Sprintf("the replacement of %s has type %s and does not fit %s", what, r.typ, where),
-			"give the replacement the record type of the job")
+	if c, ok = r.connector.(C); !ok {
+		p.unfit(what, where, r)
 	}
 	return c, ok
+}
+
+func (p *Pipeline) unfit(what, where string, r replacement) {
+	p.fault("E018", r.where, fmt.Sprintf("the replacement of %s has type %s and does not fit %s", what, r.typ, where),
+		"give the replacement the record type of the job")
 }
 
 // unusedReplacements reports replacements of what the job does not have.

@@ -12,21 +12,29 @@ import (
 type committer = func(ctx context.Context, t *connector.Task) (connector.Committer, error)
 
 // To ends s in a sink. The id is mandatory: committed output is recorded under it.
-func (s Stream[T]) To(id string, sink Sink[T]) SinkRef {
+func (s Stream[T]) To[_ OnCall](id string, sink Sink[T]) SinkRef {
 	where := caller()
-	sink = replacedSink(s.p, id, where, sink)
-	n := s.p.add("sink", s.edge())
+	sink = replacedSink(s.end.p, id, where, sink)
+	ref := s.end.sink(id, where, sink)
+	ref.n.inputs = []input{inputOf(s, func() task.Stage { return task.NewSinkWith(sink, ref.n.policyOf(ref.p)) })}
+	return ref
+}
+
+// sink adds what has no type to a sink.
+func (o *outlet) sink(id, where string, sink interface{ Guarantee() Guarantee }) SinkRef {
+	p := o.p
+	n := p.add("sink", o.edge())
 	n.name(id)
-	n.inputs = []input{s.input(func() task.Stage { return task.NewSink(sink) })}
+	n.policy = true
 	n.op.Guarantee = guaranteeOf(sink.Guarantee())
 	n.op.Detail = detail(sink)
 	if c, ok := sink.(connector.CommittingSink); ok {
 		n.committer = c.OpenCommitter
 	} else if sink.Guarantee() == connector.ExactlyOnce {
-		s.p.fault("E024", where, fmt.Sprintf("sink %q claims to be exactly-once and has no committer", id),
+		p.fault("E024", where, fmt.Sprintf("sink %q claims to be exactly-once and has no committer", id),
 			"implement connector.CommittingSink, or claim AtLeastOnce or Idempotent")
 	}
-	return SinkRef{s.p, n}
+	return SinkRef{p, n}
 }
 
 func guaranteeOf(g Guarantee) jobpb.Guarantee {
@@ -60,6 +68,15 @@ func (r SinkRef) Parallelism(n int) SinkRef {
 	r.p.parallelism(r.n, n)
 	return r
 }
+
+// OnError sets what becomes of a record that the sink does not take.
+func (r SinkRef) OnError(pol ErrorPolicy) SinkRef {
+	r.p.onError(r.n, pol)
+	return r
+}
+
+// DeadLetters are the records that the sink has not taken. It needs OnError(DeadLetters).
+func (r SinkRef) DeadLetters() Stream[DeadLetter] { return rejected(r.p, r.n) }
 
 // SlotGroup keeps operators of different groups out of each other's slots.
 func (r SinkRef) SlotGroup(name string) SinkRef {

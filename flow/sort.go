@@ -33,11 +33,11 @@ func SortBy[T any, K cmp.Ordered](s Stream[T], key func(T) K, opts ...SortOption
 	if o.descending {
 		order, direction = batchsort.Descending[K](), "descending"
 	}
-	p := s.p
+	p := s.end.p
 	ranges, rn := sampledRanges(s, key, order)
-	rn.follow(s.n)
-	n := p.add("sort", ranges.edge())
-	n.inputs = []input{ranges.input(func() task.Stage {
+	rn.follow(s.end.n)
+	n := p.add("sort", ranges.end.edge())
+	n.inputs = []input{inputOf(ranges, func() task.Stage {
 		return sample.Unwrap(batchsort.Sorted(batchsort.Spec[K, T]{Key: key, Order: order, Registry: p.registry}))
 	})}
 	n.spills()
@@ -48,39 +48,28 @@ func SortBy[T any, K cmp.Ordered](s Stream[T], key func(T) K, opts ...SortOption
 // sampledRanges says of each record which range of keys it belongs to. The sample is taken by a branch of what produces s,
 // while the records themselves are stored.
 func sampledRanges[T any, K cmp.Ordered](s Stream[T], key func(T) K, order batchsort.Order[K]) (Stream[sample.Ranged[T]], *node) {
-	p := s.p
-	taken := s
-	taken.part, taken.to, taken.exch, taken.at = 0, nil, Auto, ""
+	p := s.end.p
+	taken := Stream[T]{end: &outlet{p: p, n: s.end.n, port: s.end.port}}
 	samples, sn := unary[T, sample.Sample[K]](taken, "sample", func(*node) task.Stage { return sample.Keys(key) })
 	sn.op.OrderDependent = true
-	sn.follow(s.n)
-	samples.part = jobpb.Partitioner_PARTITIONER_GLOBAL
+	sn.follow(s.end.n)
+	samples.end.part = jobpb.Partitioner_PARTITIONER_GLOBAL
 	bounds, bn := unary[sample.Sample[K], sample.Bounds[K]](samples, "quantiles", func(*node) task.Stage { return sample.Quantiles(order) })
 	bn.op.Parallelism = 1
-	bounds.part = jobpb.Partitioner_PARTITIONER_BROADCAST
+	bounds.end.part = jobpb.Partitioner_PARTITIONER_BROADCAST
 
-	records := s.whole("SortBy", "its records are read again when their sample is known")
+	records := s.end.whole("SortBy", "its records are read again when their sample is known")
 	records.Phase = 1
-	n := p.add("ranges", bounds.edge(), records)
+	n := p.add("ranges", bounds.end.edge(), records)
 	inBounds, inRecords := sample.Router(key, order, p.registry)
 	n.inputs = []input{
-		bounds.input(func() task.Stage { return inBounds }),
-		s.input(func() task.Stage { return inRecords }),
+		inputOf(bounds, func() task.Stage { return inBounds }),
+		inputOf(s, func() task.Stage { return inRecords }),
 	}
 	n.spills()
 	out := derive[sample.Ranged[T]](p, n)
-	out.part, out.to = jobpb.Partitioner_PARTITIONER_CUSTOM, sample.Route[T]
+	out.end.part, out.end.to = jobpb.Partitioner_PARTITIONER_CUSTOM, sample.Route[T]
 	return out, n
-}
-
-// whole is the edge of a consumer that reads what s produces when it is complete.
-func (s Stream[T]) whole(consumer, why string) *jobpb.Input {
-	if s.exch == Pipelined {
-		s.p.fault("E018", s.at, fmt.Sprintf("the exchange from %s to %s cannot be pipelined: %s", s.n.op.Id, consumer, why), "drop Exchange here")
-	}
-	in := s.edge()
-	in.Exchange, in.Why = jobpb.ExchangeKind_EXCHANGE_BLOCKING, why
-	return in
 }
 
 // follow gives n the parallelism and the slot group of the operator in front of it, whatever that gets, so that the two can

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,7 +17,7 @@ func (p *Pipeline) From[T any](id string, src Source[T], opts ...SourceOption[T]
 		opt(&o)
 	}
 	if o.err != nil {
-		p.fault("E018", where, fmt.Sprintf("source %q: %v", id, o.err), "use a duration that is zero or positive")
+		p.fault("E018", where, fmt.Sprintf("source %q: %v", id, o.err), o.fix)
 	}
 	src = replacedSource(p, id, where, src)
 	if c, ok := src.(connector.Checker); ok {
@@ -29,7 +30,7 @@ func (p *Pipeline) From[T any](id string, src Source[T], opts ...SourceOption[T]
 	n.op.Bounded, n.op.Stateful, n.policy = src.Bounded(), true, true
 	n.op.Detail = detail(src)
 	n.source = func() task.SourceHead {
-		o.task.OnError = n.policyOf()
+		o.task.OnError = n.policyOf(p)
 		return task.NewSource(src, o.task)
 	}
 	return derive[T](p, n)
@@ -45,6 +46,7 @@ type SourceOption[T any] func(*sourceOptions[T])
 type sourceOptions[T any] struct {
 	task task.SourceOptions[T]
 	err  error
+	fix  string // of err
 }
 
 // WatermarkOption sets how a source makes watermarks.
@@ -53,22 +55,54 @@ type WatermarkOption func(*watermarkOptions)
 type watermarkOptions struct {
 	outOfOrder time.Duration
 	idleAfter  time.Duration
+	every      bool
+	group      string
+	drift      time.Duration
+	aligned    bool
 }
+
+// idleAfter is the default of IdleAfter.
+const idleAfter = time.Minute
 
 // EventTime takes the event time of a record from f and makes watermarks that allow bounded disorder: per split, behind the
 // largest time seen.
 func EventTime[T any](f func(T) Time, opts ...WatermarkOption) SourceOption[T] {
-	var w watermarkOptions
+	return func(o *sourceOptions[T]) { o.marked(f, opts) }
+}
+
+// EventTimeBy takes the event time of a record from f and the watermarks from a generator of each split, which gen makes. A
+// generator is asked once per batch of records, or with EveryRecord after each of them, as punctuated streams need it.
+func EventTimeBy[T any](f func(T) Time, gen func() WatermarkGenerator[T], opts ...WatermarkOption) SourceOption[T] {
+	return func(o *sourceOptions[T]) {
+		o.marked(f, opts)
+		o.task.Generator = gen
+		if o.task.OutOfOrder != 0 && o.err == nil {
+			o.err, o.fix = errors.New("OutOfOrder beside a generator, which says itself what it promises"), "leave OutOfOrder out"
+		}
+	}
+}
+
+// WatermarkGenerator makes the watermarks of one split of a source.
+type WatermarkGenerator[T any] = task.Generator[T]
+
+func (o *sourceOptions[T]) marked(f func(T) Time, opts []WatermarkOption) {
+	w := watermarkOptions{idleAfter: idleAfter}
 	for _, opt := range opts {
 		opt(&w)
 	}
-	return func(o *sourceOptions[T]) {
-		o.task.EventTime = f
-		o.task.Watermarks = task.WatermarksBounded
-		o.task.OutOfOrder, o.task.IdleAfter = w.outOfOrder, w.idleAfter
-		if w.outOfOrder < 0 || w.idleAfter < 0 {
-			o.err = fmt.Errorf("a negative duration (OutOfOrder %v, IdleAfter %v)", w.outOfOrder, w.idleAfter)
-		}
+	o.task.EventTime, o.task.Watermarks = f, task.WatermarksBounded
+	if w.every {
+		o.task.Watermarks = task.WatermarksPerRecord
+	}
+	o.task.OutOfOrder, o.task.IdleAfter = w.outOfOrder, w.idleAfter
+	o.task.Group, o.task.MaxDrift = w.group, w.drift
+	switch {
+	case w.outOfOrder < 0 || w.idleAfter < 0:
+		o.err = fmt.Errorf("a negative duration (OutOfOrder %v, IdleAfter %v)", w.outOfOrder, w.idleAfter)
+		o.fix = "use a duration that is zero or positive"
+	case w.aligned && (w.group == "" || w.drift < time.Microsecond):
+		o.err = fmt.Errorf("alignment group %q with a drift of %v", w.group, w.drift)
+		o.fix = `flow.Align("name", d) with a drift of a microsecond or more`
 	}
 }
 
@@ -84,8 +118,23 @@ func OutOfOrder(d time.Duration) WatermarkOption {
 	return func(o *watermarkOptions) { o.outOfOrder = d }
 }
 
+// EveryRecord makes a watermark after every record, instead of one per batch: what is late is then decided by the order of the
+// records of a split alone. It costs a walk through the chain per record.
+func EveryRecord() WatermarkOption {
+	return func(o *watermarkOptions) { o.every = true }
+}
+
 // IdleAfter takes a split of an unbounded source that has had no record for d out of the watermark, so that it does not
-// hold the others back. 0, the default, never does.
+// hold the others back. The default is a minute; 0 never does.
 func IdleAfter(d time.Duration) WatermarkOption {
 	return func(o *watermarkOptions) { o.idleAfter = d }
+}
+
+// Align keeps the splits of all sources with this group together in event time: one whose watermark is more than maxDrift ahead
+// of the lowest one of the group is not read until the others have come closer, so that windows and joins need not hold what the
+// slow ones have not reached yet. Splits that are idle, have ended, or have no watermark yet hold nobody, and results do not
+// depend on it. Other processes are heard with the heartbeats: less drift than event time passes in a second makes fast sources
+// wait for those, and while nothing is heard for ten seconds a process aligns its own splits only.
+func Align(group string, maxDrift time.Duration) WatermarkOption {
+	return func(o *watermarkOptions) { o.group, o.drift, o.aligned = group, maxDrift, true }
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
+	"github.com/sluiceio/sluice/worker/operator/stateless"
+	"github.com/sluiceio/sluice/worker/task"
 )
 
 // Time is event time in microseconds since the Unix epoch, UTC. It is comparable and a good key, unlike time.Time.
@@ -38,3 +40,17 @@ type KV[K comparable, V any] struct {
 
 // Self is the identity, for KeyBy on streams of keys.
 func Self[T any](v T) T { return v }
+
+// Timestamped gives each record its event time.
+func Timestamped[T any, R interface{ Stamped[T] }](s Stream[T]) Stream[R] {
+	u, _ := unary[T, R](s, "map", func(*node) task.Stage {
+		return stateless.Timed(func(v T, at Time) R { return R(Stamped[T]{v, at}) })
+	})
+	return u
+}
+
+// Stamped is a record with its event time.
+type Stamped[T any] struct {
+	Value T
+	Time  Time
+}

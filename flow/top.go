@@ -17,18 +17,18 @@ type Ranked[T any] struct {
 // TopN chooses the first n records of a bounded stream (E021) in the order of cmp, as slices.SortFunc would order them, and
 // emits them in that order at the end of the input, each with its own time. Of records that compare equal the ones that
 // arrive first are chosen.
-func TopN[T any](s Stream[T], n int, cmp func(a, b T) int) Stream[Ranked[T]] {
-	p := s.p
+func TopN[T any, R interface{ Ranked[T] }](s Stream[T], n int, cmp func(a, b T) int) Stream[R] {
+	p := s.end.p
 	checkTop(p, n, cmp)
 	spec := func() top.Spec[T] { return top.Spec[T]{N: n, Compare: cmp, Registry: p.registry} }
 	// Each subtask in front sends its own first n only.
 	local, ln := unary[T, T](s, "topn.local", func(*node) task.Stage { return top.Overall(spec()) })
 	ln.spills()
 	ln.op.OrderDependent = true
-	ln.follow(s.n)
-	local.part = jobpb.Partitioner_PARTITIONER_GLOBAL
-	out, on := unary[T, Ranked[T]](local, "topn", func(*node) task.Stage {
-		return ranked(top.Overall(spec()), func(T, T) bool { return true })
+	ln.follow(s.end.n)
+	local.end.part = jobpb.Partitioner_PARTITIONER_GLOBAL
+	out, on := unary[T, R](local, "topn", func(*node) task.Stage {
+		return ranked[T, R](top.Overall(spec()), func(T, T) bool { return true })
 	})
 	on.spills()
 	on.op.OrderDependent, on.op.Detail = true, fmt.Sprintf("the first %d", n)
@@ -40,12 +40,12 @@ func TopN[T any](s Stream[T], n int, cmp func(a, b T) int) Stream[Ranked[T]] {
 // equal the ones that arrive first are chosen.
 //
 // It is a function because a method of KeyedStream[K, T] cannot return a Stream[Ranked[T]].
-func TopNByKey[K comparable, T any](k KeyedStream[K, T], n int, cmp func(a, b T) int) Stream[Ranked[T]] {
-	p := k.s.p
+func TopNByKey[K comparable, T any, R interface{ Ranked[T] }](k KeyedStream[K, T], n int, cmp func(a, b T) int) Stream[R] {
+	p := k.s.end.p
 	checkTop(p, n, cmp)
-	out, on := keyedUnary[K, T, Ranked[T]](k, "topn", func(*node) task.Stage {
+	out, on := keyedUnary[K, T, R](k, "topn", func(*node) task.Stage {
 		sameKey := func(a, b T) bool { return k.key(a) == k.key(b) }
-		return ranked(top.PerKey(k.key, top.Spec[T]{N: n, Compare: cmp, Registry: p.registry}), sameKey)
+		return ranked[T, R](top.PerKey(k.key, top.Spec[T]{N: n, Compare: cmp, Registry: p.registry}), sameKey)
 	})
 	on.spills()
 	on.op.Unordered = true
@@ -63,8 +63,8 @@ func checkTop[T any](p *Pipeline, n int, cmp func(a, b T) int) {
 }
 
 // ranked numbers what st emits; the numbers begin anew where the group changes.
-func ranked[T any](st task.StageOf[T, T], sameGroup func(a, b T) bool) task.StageOf[T, Ranked[T]] {
-	return func(rt *task.Runtime, out task.Push[Ranked[T]]) (task.Push[T], task.Operator, error) {
+func ranked[T any, R interface{ Ranked[T] }](st task.StageOf[T, T], sameGroup func(a, b T) bool) task.StageOf[T, R] {
+	return func(rt *task.Runtime, out task.Push[R]) (task.Push[T], task.Operator, error) {
 		var rank int64
 		var last T
 		return st(rt, func(v T) {
@@ -73,7 +73,7 @@ func ranked[T any](st task.StageOf[T, T], sameGroup func(a, b T) bool) task.Stag
 			}
 			rank++
 			last = v
-			out(Ranked[T]{rank, v})
+			out(R(Ranked[T]{rank, v}))
 		})
 	}
 }

@@ -2,74 +2,43 @@ package flow
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
-	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/flow/window"
 	winop "github.com/sluiceio/sluice/worker/operator/window"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
-// WindowSpec says which windows a record belongs to.
-type WindowSpec struct {
-	kind         windowKind
-	size, offset time.Duration
-	slide        time.Duration
-}
-
-type windowKind uint8
-
-const (
-	tumblingWindow windowKind = iota
-	slidingWindow
-	sessionWindow
-)
+// WindowSpec says which windows a record belongs to: by its time and aligned to the epoch, unless its methods ProcessingTime and
+// Offset say otherwise.
+type WindowSpec = winop.Spec
 
 // Tumbling windows are size long, adjacent, and aligned to the epoch; Offset moves them.
-func Tumbling(size time.Duration) WindowSpec { return WindowSpec{size: size} }
+func Tumbling(size time.Duration) WindowSpec { return winop.TumblingSpec(size) }
 
 // Sliding windows are size long, and one begins every slide: a record is in size/slide of them, and costs the same whatever
 // their number. Aligned to the epoch; Offset moves them.
-func Sliding(size, slide time.Duration) WindowSpec {
-	return WindowSpec{kind: slidingWindow, size: size, slide: slide}
-}
+func Sliding(size, slide time.Duration) WindowSpec { return winop.SlidingSpec(size, slide) }
 
 // Session windows gather the records of a key that are no more than gap apart: a session ends gap after its last record.
-func Session(gap time.Duration) WindowSpec { return WindowSpec{kind: sessionWindow, size: gap} }
+func Session(gap time.Duration) WindowSpec { return winop.SessionSpec(gap) }
 
-// Offset moves the windows by d, as for days that begin at a local midnight. Sessions begin with their first record and have
-// none.
-func (w WindowSpec) Offset(d time.Duration) WindowSpec {
-	w.offset = d
-	return w
-}
-
-func (w WindowSpec) String() string {
-	var s string
-	switch w.kind {
-	case slidingWindow:
-		s = fmt.Sprintf("sliding %v every %v", w.size, w.slide)
-	case sessionWindow:
-		return fmt.Sprintf("session %v", w.size)
-	default:
-		s = fmt.Sprintf("tumbling %v", w.size)
-	}
-	if w.offset != 0 {
-		s += fmt.Sprintf(", offset %v", w.offset)
-	}
-	return s
-}
+// GlobalWindow is one window for all time. It fires at the end of bounded input, or when a trigger says so; what it holds is
+// kept until a trigger purges it.
+func GlobalWindow() WindowSpec { return winop.GlobalSpec() }
 
 // Win is a window of one key, as functions of a window see it.
 type Win[K comparable] struct {
 	Key K
 	Window
-	// Pane counts the results of the window: 0 is the one on time, or the first; late records make more.
+	// Pane counts the results of the window: 0 is the first one, which is the one on time unless a trigger fires earlier; late
+	// records make more.
 	Pane int
 }
 
-// Window groups the records of a key by event time.
-func (k KeyedStream[K, T]) Window(spec WindowSpec) WindowedStream[K, T] {
+// Window groups the records of a key by time.
+func (k KeyedStream[K, T]) Window[_ OnCall](spec WindowSpec) WindowedStream[K, T] {
 	return WindowedStream[K, T]{k: k, spec: spec, where: caller()}
 }
 
@@ -80,7 +49,9 @@ type WindowedStream[K comparable, T any] struct {
 	k        KeyedStream[K, T]
 	spec     WindowSpec
 	lateness time.Duration
-	late     string // name of the side output
+	late     string                                    // name of the side output
+	trigger  func(by winop.Timing) winop.Trigger[K, T] // nil: windows fire at their end
+	fires    string                                    // the trigger, for people
 	where    string
 }
 
@@ -88,7 +59,7 @@ type WindowedStream[K comparable, T any] struct {
 // kept for so long.
 func (w WindowedStream[K, T]) AllowedLateness(d time.Duration) WindowedStream[K, T] {
 	if d < 0 {
-		w.k.s.p.fault("E018", caller(), fmt.Sprintf("the allowed lateness is %v", d), "use a duration that is zero or positive")
+		w.k.s.end.p.fault("E018", caller(), fmt.Sprintf("the allowed lateness is %v", d), "use a duration that is zero or positive")
 	}
 	w.lateness = d
 	return w
@@ -101,32 +72,32 @@ func (w WindowedStream[K, T]) LateTo(tag Tag[T]) WindowedStream[K, T] {
 }
 
 // Count counts the records of each key and window.
-func (w WindowedStream[K, T]) Count() Stream[Windowed[K, int64]] {
-	return windowed(w, "count", winop.Aggregation[K, T, int64, Windowed[K, int64]]{
+func (w WindowedStream[K, T]) Count[R interface{ Windowed[K, int64] }]() Stream[R] {
+	return windowed(w, "count", winop.Aggregation[K, T, int64, R]{
 		Add:    func(acc *int64, _ T) { *acc++ },
 		Merge:  func(a, b int64) int64 { return a + b },
-		Result: func(k K, f winop.Firing, acc *int64) Windowed[K, int64] { return Windowed[K, int64]{k, f.Window, *acc} },
+		Result: func(k K, f winop.Firing, acc *int64) R { return R(Windowed[K, int64]{k, f.Window, *acc}) },
 	})
 }
 
 // Fold folds the records of each key and window into an accumulator, which f may change in place and returns. merge combines
 // the accumulators of two parts of a window, and may change and return the first.
-func (w WindowedStream[K, T]) Fold[A any](zero func() A, f func(acc A, v T) A, merge func(a, b A) A) Stream[Windowed[K, A]] {
-	clone := cloner[A](w.k.s.p)
-	return windowed(w, "fold", winop.Aggregation[K, T, A, Windowed[K, A]]{
+func (w WindowedStream[K, T]) Fold[A any, R interface{ Windowed[K, A] }](zero func() A, f func(acc A, v T) A, merge func(a, b A) A) Stream[R] {
+	clone := cloner[A](w.k.s.end.p)
+	return windowed(w, "fold", winop.Aggregation[K, T, A, R]{
 		New:   zero,
 		Add:   func(acc *A, v T) { *acc = f(*acc, v) },
 		Merge: merge,
 		Clone: clone,
-		Result: func(k K, f winop.Firing, acc *A) Windowed[K, A] {
-			return Windowed[K, A]{k, f.Window, *acc}
+		Result: func(k K, f winop.Firing, acc *A) R {
+			return R(Windowed[K, A]{k, f.Window, *acc})
 		},
 	})
 }
 
 // Reduce combines the records of each key and window pairwise; f must not change its arguments. The result has the type
 // of the records; ReduceTo adds key and window.
-func (w WindowedStream[K, T]) Reduce(f func(a, b T) T) Stream[T] {
+func (w WindowedStream[K, T]) Reduce[_ OnCall](f func(a, b T) T) Stream[T] {
 	return w.ReduceTo(f, func(_ Win[K], v T) T { return v })
 }
 
@@ -150,14 +121,14 @@ func (w WindowedStream[K, T]) ReduceTo[R any](f func(a, b T) T, out func(w Win[K
 
 // Aggregate is Fold with a separate result. A is a constraint, not an interface, so that the compiler names the missing
 // or wrong method.
-func (w WindowedStream[K, T]) Aggregate[Acc, Out any, A Aggregator[T, Acc, Out]](a A) Stream[Windowed[K, Out]] {
-	return windowed(w, "aggregate", winop.Aggregation[K, T, Acc, Windowed[K, Out]]{
+func (w WindowedStream[K, T]) Aggregate[Acc, Out any, A Aggregator[T, Acc, Out], R interface{ Windowed[K, Out] }](a A) Stream[R] {
+	return windowed(w, "aggregate", winop.Aggregation[K, T, Acc, R]{
 		New:   a.New,
 		Add:   func(acc *Acc, v T) { *acc = a.Add(*acc, v) },
 		Merge: a.Merge,
-		Clone: cloner[Acc](w.k.s.p),
-		Result: func(k K, f winop.Firing, acc *Acc) Windowed[K, Out] {
-			return Windowed[K, Out]{k, f.Window, a.Result(*acc)}
+		Clone: cloner[Acc](w.k.s.end.p),
+		Result: func(k K, f winop.Firing, acc *Acc) R {
+			return R(Windowed[K, Out]{k, f.Window, a.Result(*acc)})
 		},
 	})
 }
@@ -175,10 +146,48 @@ type Aggregator[In, Acc, Out any] interface {
 	Result(acc Acc) Out
 }
 
+// Apply calls f with all records of each key and window, which are kept until then; a record of overlapping windows is kept
+// once, unless there is a trigger. vs may be ranged over more than once, while f runs. The order of records within a window is that
+// of their arrival, by pane. An error of f fails the attempt.
+func (w WindowedStream[K, T]) Apply[R any](f func(w Win[K], vs iter.Seq[T], emit func(R)) error) Stream[R] {
+	return gathered(w, "apply", func(k K, g winop.Firing, vs iter.Seq[T], emit func(R)) error {
+		return f(Win[K]{k, g.Window, g.Pane}, vs, emit)
+	})
+}
+
+// Collect gathers the records of each key and window into a slice.
+func Collect[K comparable, T any, R interface{ Windowed[K, []T] }](w WindowedStream[K, T]) Stream[R] {
+	return gathered(w, "collect", func(k K, g winop.Firing, vs iter.Seq[T], emit func(R)) error {
+		emit(R(Windowed[K, []T]{k, g.Window, slices.Collect(vs)}))
+		return nil
+	})
+}
+
 func windowed[K comparable, T, Acc, R any](w WindowedStream[K, T], kind string, a winop.Aggregation[K, T, Acc, R]) Stream[R] {
-	p := w.k.s.p
-	a.Key, a.LateOutput, a.Lateness = w.k.key, w.late, element.Time(w.lateness.Microseconds())
-	stage, err := windowStage(w.spec, a)
+	p := w.k.s.end.p
+	a.Key, a.LateOutput, a.Lateness = w.k.key, w.late, allowed(w.lateness)
+	a.Registry = p.registry
+	stage, err := winop.Aggregate(w.spec, w.trigger, a)
+	out, n := windowNode[R](w, kind, stage, err)
+	declare[Acc](n, "window", "acc")
+	return out
+}
+
+func gathered[K comparable, T, R any](w WindowedStream[K, T], kind string, each func(K, winop.Firing, iter.Seq[T], func(R)) error) Stream[R] {
+	g := winop.Gathering[K, T, R]{
+		Key: w.k.key, Each: each, Lateness: allowed(w.lateness), LateOutput: w.late, Registry: w.k.s.end.p.registry,
+	}
+	stage, err := winop.Keep(w.spec, w.trigger, g)
+	out, n := windowNode[R](w, kind, stage, err)
+	declare[T](n, "window", "records")
+	return out
+}
+
+func allowed(lateness time.Duration) Time { return Time(lateness.Microseconds()) }
+
+// windowNode adds the operator to the graph.
+func windowNode[R any, K comparable, T any](w WindowedStream[K, T], kind string, stage task.Stage, err error) (Stream[R], *node) {
+	p := w.k.s.end.p
 	if err != nil {
 		p.fault("E018", w.where, err.Error(), "use durations of at least a microsecond")
 	}
@@ -187,25 +196,14 @@ func windowed[K comparable, T, Acc, R any](w WindowedStream[K, T], kind string, 
 	if w.lateness > 0 {
 		n.op.Detail += fmt.Sprintf(", lateness %v", w.lateness)
 	}
-	declare[Acc](n, "window", "acc")
+	if w.fires != "" {
+		n.op.Detail += ", " + w.fires
+	}
+	n.op.Nondeterministic = w.spec.Timing() == winop.ByClock || w.fires == earlyFires
 	if w.late != "" {
 		sideOutput[T](p, n, w.late)
 	}
-	return out
-}
-
-// windowStage is the operator for a kind of windows.
-func windowStage[K comparable, T, Acc, R any](w WindowSpec, a winop.Aggregation[K, T, Acc, R]) (task.Stage, error) {
-	switch w.kind {
-	case slidingWindow:
-		spec, err := window.NewSliding(w.size, w.slide, w.offset)
-		return winop.Sliding(spec, a), err
-	case sessionWindow:
-		spec, err := window.NewSession(w.size)
-		return winop.Session(spec, a), err
-	}
-	spec, err := window.NewTumbling(w.size, w.offset)
-	return winop.Tumbling(spec, a), err
+	return out, n
 }
 
 // PerWindow brings the results of one window together, whatever their keys: for what is best or most in a window. It closes

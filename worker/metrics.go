@@ -177,6 +177,7 @@ func addCounters(chains map[chainKey]*taskpb.Counters, key chainKey, s *taskpb.C
 	sum.WatermarkUs = min(sum.WatermarkUs, s.WatermarkUs)
 	sum.Late += s.Late
 	sum.ErrorsSkipped += s.ErrorsSkipped
+	sum.DeadLetters += s.DeadLetters
 	sum.StateBytes += s.StateBytes
 	sum.Replayed += s.Replayed
 	sum.SpilledBytes += s.SpilledBytes
@@ -193,6 +194,7 @@ func emitChains(emit func(metric, float64, ...string), chains map[chainKey]*task
 	in, out := family("records_in_total", "Records received by the subtasks here."), family("records_out_total", "Records emitted.")
 	bytesIn, bytesOut := family("bytes_in_total", "Encoded bytes received."), family("bytes_out_total", "Encoded bytes sent.")
 	late, skipped := family("late_records_total", "Records dropped as late."), family("errors_skipped_total", "Records dropped by their error policy.")
+	letters := family("dead_letters_total", "Records that their error policy has made letters of.")
 	replayed, spilled := family("replayed_records_total", "Records processed again."), family("spilled_bytes_total", "Bytes moved from memory to disk.")
 	spilledRecords, files := family("spilled_records_total", "Records moved from memory to disk."), family("spill_files_total", "Spill files made.")
 	depth := gauge("chain_spill_depth", "Deepest level of recursive partitions or merge passes.", "job", "chain")
@@ -207,6 +209,7 @@ func emitChains(emit func(metric, float64, ...string), chains map[chainKey]*task
 		emit(bytesOut, float64(s.BytesOut), k.job, k.chain)
 		emit(late, float64(s.Late), k.job, k.chain)
 		emit(skipped, float64(s.ErrorsSkipped), k.job, k.chain)
+		emit(letters, float64(s.DeadLetters), k.job, k.chain)
 		emit(replayed, float64(s.Replayed), k.job, k.chain)
 		emit(spilled, float64(s.SpilledBytes), k.job, k.chain)
 		emit(spilledRecords, float64(s.SpilledRecords), k.job, k.chain)

@@ -43,6 +43,11 @@ func (a *agent) obey(m *controlpb.CoordinatorMessage) {
 	case *controlpb.CoordinatorMessage_OpenGate:
 		o := m.OpenGate
 		a.forward(processKey{o.Job, o.Process}, &taskpb.AgentMessage{Message: &taskpb.AgentMessage_OpenGate{OpenGate: o}})
+	case *controlpb.CoordinatorMessage_GroupClocks:
+		g := m.GroupClocks
+		if p := a.table.find(processKey{g.Job, g.Process}); p != nil { // one that is gone needs no answer
+			p.post(&taskpb.AgentMessage{Message: &taskpb.AgentMessage_GroupClocks{GroupClocks: g}})
+		}
 	case *controlpb.CoordinatorMessage_DropPartitions:
 		a.results.Drop(m.DropPartitions)
 	case *controlpb.CoordinatorMessage_Release:

@@ -180,6 +180,22 @@ func (a *app) statusVerb() *cobra.Command {
 	return c
 }
 
+func (a *app) watermarksVerb() *cobra.Command {
+	var o ops.WatermarksOptions
+	var subtasks bool
+	c := &cobra.Command{
+		Use: "watermarks JOB", Short: "Show where event time stands, and who holds it back", Args: exactly("JOB"), ValidArgsFunction: a.completeJobs,
+		RunE: a.client(quick, func(ctx context.Context, s *ops.Session, args []string) error {
+			if o.Job = args[0]; subtasks {
+				o.Detail = ops.Subtasks
+			}
+			return ops.Watermarks(ctx, s, o)
+		}),
+	}
+	c.Flags().BoolVar(&subtasks, "subtasks", false, "also one line per subtask, and the oldest splits of each")
+	return c
+}
+
 func (a *app) waitVerb() *cobra.Command {
 	var until []string
 	c := &cobra.Command{

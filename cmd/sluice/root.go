@@ -86,7 +86,7 @@ func (a *app) root() *cobra.Command {
 	f.BoolVar(&a.flags.insecure, "insecure", false, "allow connections beyond loopback, without encryption")
 	root.AddCommand(
 		a.devVerb(), a.coordinatorVerb(), a.workerVerb(),
-		a.submitVerb(), a.planVerb(), a.listVerb(), a.statusVerb(), a.waitVerb(), a.cancelVerb(), a.eventsVerb(), a.logsVerb(),
+		a.submitVerb(), a.planVerb(), a.listVerb(), a.statusVerb(), a.watermarksVerb(), a.waitVerb(), a.cancelVerb(), a.eventsVerb(), a.logsVerb(),
 		a.workersVerb(), a.peersVerb(), a.raftVerb(),
 		a.newVerb(), a.jobVerb(), a.digestVerb(), a.contextVerb(), a.versionVerb(),
 	)

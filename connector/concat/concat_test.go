@@ -82,6 +82,7 @@ func (e *numbersEnumerator) Close() error {
 // numbersReader reads its splits in turn, and does not name the ones that it has finished.
 type numbersReader struct {
 	next, end []int64
+	paused    []connector.SplitIndex
 	turn      int
 	committed int
 	closed    bool
@@ -107,6 +108,9 @@ func (r *numbersReader) Poll(ctx context.Context, out *connector.Records[int64])
 			if r.next[i] == r.end[i] {
 				continue
 			}
+			if slices.Contains(r.paused, connector.SplitIndex(i)) {
+				return nil
+			}
 			left = true
 			if out.Full() || ctx.Err() != nil {
 				return nil
@@ -117,11 +121,19 @@ func (r *numbersReader) Poll(ctx context.Context, out *connector.Records[int64])
 				out.Add(connector.SplitIndex(i), v, element.Time(v), v)
 			}
 			r.next[i]++
+			if v := r.next[i]; v%5 == 0 {
+				out.Mark(connector.SplitIndex(i), element.Time(v-1))
+			}
 		}
 		if !left {
 			return io.EOF
 		}
 	}
+}
+
+func (r *numbersReader) Pause(splits []connector.SplitIndex) bool {
+	r.paused = splits
+	return true
 }
 
 func (r *numbersReader) Describe(s connector.SplitIndex, pos int64) string {
@@ -308,6 +320,34 @@ func TestErrorsNoticesAndTheEndReachTheRightSource(t *testing.T) {
 	}
 	if err := r.Assign([]connector.Split{{ID: "live/x", Version: 1, Data: []byte{0, 0, 0}}}); !connector.IsFatal(err) {
 		t.Errorf("a foreign split: %v", err)
+	}
+}
+
+func TestPromisesAndPausesAreOfTheSplitsThatAreMeant(t *testing.T) {
+	src := Sources(numbers{0, 10, 1, false}, numbers{100, 110, 1, false})
+	splits, _ := found(t, src, 2)
+	in, err := src.OpenReader(t.Context(), &connector.Task{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := in.(*reader[int64])
+	if err := r.Assign(splits); err != nil {
+		t.Fatal(err)
+	}
+	out := &connector.Records[int64]{Max: 100}
+	if err := r.Poll(t.Context(), out); err != nil || !slices.Equal(out.Marks, []connector.Mark{{Split: 0, At: 4}, {Split: 0, At: 9}}) {
+		t.Errorf("history promises %v, %v", out.Marks, err)
+	}
+	if !r.Pause([]connector.SplitIndex{1}) {
+		t.Error("it cannot pause although both can")
+	}
+	out.Reset()
+	if err := r.Poll(t.Context(), out); err != nil || len(out.Vals) > 0 {
+		t.Errorf("%v although the split is paused, %v", out.Vals, err)
+	}
+	r.Pause(nil)
+	if err := r.Poll(t.Context(), out); !errors.Is(err, io.EOF) || !slices.Equal(out.Marks, []connector.Mark{{Split: 1, At: 104}, {Split: 1, At: 109}}) {
+		t.Errorf("live promises %v, %v", out.Marks, err)
 	}
 }
 

@@ -79,7 +79,7 @@ func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
 }
 
 func (r *reader[T]) poll(ctx context.Context, part int, out *connector.Records[T]) error {
-	vals, errs, done := len(out.Splits), len(out.Errors), len(out.Done)
+	vals, errs, done, marks := len(out.Splits), len(out.Errors), len(out.Done), len(out.Marks)
 	err := r.of[part].Poll(ctx, out)
 	numbers := r.numbers[part]
 	for i, s := range out.Splits[vals:] {
@@ -87,6 +87,9 @@ func (r *reader[T]) poll(ctx context.Context, part int, out *connector.Records[T
 	}
 	for i := range out.Errors[errs:] {
 		out.Errors[errs+i].Split = numbers[out.Errors[errs+i].Split]
+	}
+	for i := range out.Marks[marks:] {
+		out.Marks[marks+i].Split = numbers[out.Marks[marks+i].Split]
 	}
 	for i, s := range out.Done[done:] {
 		out.Done[done+i] = numbers[s]
@@ -102,6 +105,35 @@ func (r *reader[T]) poll(ctx context.Context, part int, out *connector.Records[T
 	}
 	clear(r.open[part])
 	return err
+}
+
+// Pause implements connector.Pauser if the readers of both sources do.
+func (r *reader[T]) Pause(splits []connector.SplitIndex) bool {
+	var inner [parts][]connector.SplitIndex
+	for _, s := range splits {
+		if s >= 0 && int(s) < len(r.places) {
+			inner[r.places[s].part] = append(inner[r.places[s].part], r.places[s].inner)
+		}
+	}
+	can := true
+	for part, in := range r.of {
+		if in != nil {
+			can = pause(in, inner[part]) && can
+		}
+	}
+	if !can {
+		for _, in := range r.of {
+			if in != nil {
+				pause(in, nil)
+			}
+		}
+	}
+	return can
+}
+
+func pause[T any](in connector.Reader[T], splits []connector.SplitIndex) bool {
+	p, ok := in.(connector.Pauser)
+	return ok && p.Pause(splits)
 }
 
 // Describe asks the source of the split.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/sluiceio/sluice/connector"
@@ -102,6 +103,7 @@ func (e *enumerator) Close() error                                  { return nil
 type lane struct {
 	index, of, next int64
 	done            bool
+	paused          bool
 }
 
 const splitVersion = 1
@@ -150,9 +152,13 @@ func (r *reader[T]) Assign(splits []connector.Split) error {
 
 // Poll serves the lanes block by block in turn, so that their event times stay close together.
 func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
-	live := 0
+	live, held := 0, 0
 	for range r.lanes {
-		if r.lanes[r.turn].done {
+		l := &r.lanes[r.turn]
+		if l.paused && !l.done {
+			held++
+		}
+		if l.done || l.paused {
 			r.turn = (r.turn + 1) % len(r.lanes)
 			continue
 		}
@@ -167,10 +173,22 @@ func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
 			return nil
 		}
 	}
-	if live == 0 {
+	switch {
+	case live > 0:
+	case held == 0:
 		return io.EOF
+	default:
+		<-ctx.Done()
 	}
 	return nil
+}
+
+// Pause implements connector.Pauser.
+func (r *reader[T]) Pause(splits []connector.SplitIndex) bool {
+	for i := range r.lanes {
+		r.lanes[i].paused = slices.Contains(splits, connector.SplitIndex(i))
+	}
+	return true
 }
 
 // serve delivers at most room records of the lane whose turn it is, up to the end of its block, and returns their number.

@@ -210,7 +210,7 @@ func TestAForeignLaneIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range []lane{{0, 0, 0, false}, {2, 2, 0, false}, {0, 2, block, false}, {0, 1, -1, false}} {
+	for _, l := range []lane{{}, {index: 2, of: 2}, {of: 2, next: block}, {of: 1, next: -1}} {
 		if err := r.Assign([]connector.Split{l.split()}); err == nil {
 			t.Errorf("lane %+v is taken", l)
 		}

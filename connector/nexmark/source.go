@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/sluiceio/sluice/connector"
@@ -126,6 +127,7 @@ func (e *enumerator) Close() error                                  { return nil
 type lane struct {
 	index, of, next int64
 	done            bool
+	paused          bool
 }
 
 const splitVersion = 1
@@ -181,9 +183,13 @@ func (r *reader[T]) Assign(splits []connector.Split) error {
 
 // Poll serves the lanes block by block in turn.
 func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
-	live := 0
+	live, held := 0, 0
 	for range r.lanes {
-		if r.lanes[r.turn].done {
+		l := &r.lanes[r.turn]
+		if l.paused && !l.done {
+			held++
+		}
+		if l.done || l.paused {
 			r.turn = (r.turn + 1) % len(r.lanes)
 			continue
 		}
@@ -198,10 +204,22 @@ func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
 			return nil
 		}
 	}
-	if live == 0 {
+	switch {
+	case live > 0:
+	case held == 0:
 		return io.EOF
+	default:
+		<-ctx.Done()
 	}
 	return nil
+}
+
+// Pause implements connector.Pauser.
+func (r *reader[T]) Pause(splits []connector.SplitIndex) bool {
+	for i := range r.lanes {
+		r.lanes[i].paused = slices.Contains(splits, connector.SplitIndex(i))
+	}
+	return true
 }
 
 // serve serves the lane whose turn it is, up to the end of its block, and returns how much of the room it took: events

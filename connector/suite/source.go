@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type Source[T any] struct {
 }
 
 // limit is what a broken connector may do before the suite gives up on it.
-const limit = 1_000_000
+const limit = 100_000
 
 // TestSource checks that a source delivers every record once, wherever its readers are stopped, moved and continued.
 func TestSource[T any](t *testing.T, s Source[T]) {
@@ -36,6 +37,7 @@ func TestSource[T any](t *testing.T, s Source[T]) {
 	}{
 		{"bounded without touching the outside", s.bounded},
 		{"splits have ids of their own and discovery ends", s.discovery},
+		{"discovery finds the same splits again", s.discoveredAgain},
 		{"every record once at any parallelism", s.complete},
 		{"a split gives the same records again", s.repeatable},
 		{"continues from every position", s.positions},
@@ -45,6 +47,7 @@ func TestSource[T any](t *testing.T, s Source[T]) {
 		{"a done context ends Poll early", s.interrupted},
 		{"a foreign split is refused", s.foreign},
 		{"a waiting Poll gives way", s.waiting},
+		{"paused splits are left alone", s.paused},
 	} {
 		t.Run(c.name, c.test)
 	}
@@ -194,6 +197,21 @@ func (s Source[T]) discovery(t *testing.T) {
 		}
 	}
 	t.Error("discovery does not end")
+}
+
+// discoveredAgain: two enumerators that are asked for the same parallelism agree, also about the order. A run that begins anew
+// has to find what it has found before.
+func (s Source[T]) discoveredAgain(t *testing.T) {
+	src := s.Open(t)
+	for _, parallelism := range []int{1, 3} {
+		once, twice := discover(t, src, parallelism), discover(t, src, parallelism)
+		same := func(a, b connector.Split) bool {
+			return a.ID == b.ID && a.Version == b.Version && bytes.Equal(a.Data, b.Data)
+		}
+		if !slices.EqualFunc(once, twice, same) {
+			t.Errorf("for %d readers there were %d splits, then %d, or others, or in another order", parallelism, len(once), len(twice))
+		}
+	}
 }
 
 func (s Source[T]) complete(t *testing.T) {
@@ -401,4 +419,51 @@ func (s Source[T]) waiting(t *testing.T) {
 			t.Errorf("%d records at one per second took %v", len(s.Want), took)
 		}
 	})
+}
+
+// paused reads all but the first split, and then all of it. A reader that cannot pause says so, or has no such method.
+func (s Source[T]) paused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		splits := discover(t, s.Open(t), 3)
+		r := open(t, s.Open(t), splits)
+		defer closed(t, r)
+		p, ok := r.(connector.Pauser)
+		if !ok || len(splits) < 2 {
+			return
+		}
+		if !p.Pause([]connector.SplitIndex{0}) {
+			return
+		}
+		names := s.pollUntilQuiet(t, r, func(i connector.SplitIndex) bool { return i != 0 })
+		p.Pause(nil)
+		names = append(names, s.pollUntilQuiet(t, r, func(connector.SplitIndex) bool { return true })...)
+		s.same(t, names, "when a split was paused for a while")
+	})
+}
+
+// pollUntilQuiet polls until nothing comes for a while, or the end.
+func (s Source[T]) pollUntilQuiet(t *testing.T, r connector.Reader[T], may func(connector.SplitIndex) bool) (names []string) {
+	t.Helper()
+	out := &connector.Records[T]{Max: 7}
+	for empty := 0; empty < 100; empty++ {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		out.Reset()
+		err := r.Poll(ctx, out)
+		quiet := ctx.Err() != nil
+		cancel()
+		for i, v := range out.Vals {
+			if !may(out.Splits[i]) {
+				t.Fatalf("a record of split %d, which is paused", out.Splits[i])
+			}
+			names = append(names, s.Name(v))
+			empty = 0
+		}
+		if errors.Is(err, io.EOF) || quiet {
+			return names
+		}
+		if err != nil {
+			t.Fatalf("poll: %v", err)
+		}
+	}
+	return names
 }

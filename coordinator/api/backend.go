@@ -59,6 +59,8 @@ type Leadership interface {
 type Workers interface {
 	// Samples are the newest counters of each attempt of a job.
 	Samples(job string) []*taskpb.Counters
+	// Clocks are the newest clocks of each attempt of a job.
+	Clocks(job string) []*taskpb.Clock
 	// Heard is the time since a worker's last heartbeat; false without a session.
 	Heard(worker string) (time.Duration, bool)
 	// Build runs the user's build function on some worker, without creating a job.

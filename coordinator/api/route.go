@@ -58,6 +58,8 @@ func ownRoutes() map[string]routing {
 		apipb.Jobs_Events_FullMethodName: {theLeader, streams},
 		apipb.Jobs_Logs_FullMethodName:   {theLeader, streams},
 
+		apipb.Jobs_Watermarks_FullMethodName: {theLeader, again},
+
 		apipb.Artifacts_Upload_FullMethodName: {theLeader, streams},
 		apipb.Artifacts_Stat_FullMethodName:   {theLeader, again},
 		apipb.Artifacts_Fetch_FullMethodName:  {anyone, streams},

@@ -66,6 +66,7 @@ func (l *Leader) Step(v *state.View, e Event, now time.Time) []Action {
 	if !l.begun {
 		l.begun, l.start = true, now
 		l.timers.Set(now.Add(l.cfg.LossTimeout), timerFlight, "") // whoever has not come by then is not waited for
+		l.observe()                                               // whatever the first event is: without the jobs everything that a worker has would be nobody's
 	}
 	l.fold(e)
 	l.land()

@@ -81,6 +81,12 @@ func (s *sim) take() string {
 // elect throws the leader away and starts the next one, as a new term does. Its proposals that are not in the log yet
 // are lost.
 func (s *sim) elect() {
+	s.replace()
+	s.step(Applied{Index: s.index})
+}
+
+// replace is elect for a leader that has seen nothing yet.
+func (s *sim) replace() {
 	s.term++
 	s.pending = nil
 	c := s.cfg
@@ -91,7 +97,6 @@ func (s *sim) elect() {
 		a.disconnect()
 	}
 	s.apply(&commandpb.Command{Command: &commandpb.Command_LeaderElected{LeaderElected: &commandpb.LeaderElected{Id: c.Leader, Term: s.term}}})
-	s.step(Applied{Index: s.index})
 }
 
 // apply appends one command to the log and checks what must hold after every command.
@@ -374,6 +379,36 @@ func TestSimulatedJobFinishes(t *testing.T) {
 	s.pass(10 * time.Second)
 	if j := s.job(id); j.Status() != jobpb.JobStatus_JOB_FINISHED {
 		t.Fatalf("%s\n%s", j.Status(), s.take())
+	}
+}
+
+func TestALeaderWhoseFirstEventIsAWorkerKnowsWhatTheWorkerHas(t *testing.T) {
+	s := newSim(t)
+	w := s.start("w1", 2)
+	w.slowRead = true
+	id := s.submit("stages", "stages 2", nil)
+	s.settle()
+	s.pass(2 * time.Second)
+	kept, procs := len(w.disk), len(w.procs)
+	if kept == 0 || procs == 0 {
+		t.Fatalf("%d stored results in %d processes: the job has not come so far\n%s", kept, procs, s.take())
+	}
+	s.replace()
+	w.slowRead = false
+	w.connect()
+	if len(w.disk) < kept {
+		t.Errorf("%d of %d stored results were dropped", kept-len(w.disk), kept)
+	}
+	s.settle()
+	s.pass(10 * time.Second)
+	j := s.job(id)
+	if j.Status() != jobpb.JobStatus_JOB_FINISHED {
+		t.Fatalf("%s\n%s", j.Status(), s.take())
+	}
+	for r := range j.Regions() {
+		if r.Epoch != 1 {
+			t.Errorf("region %d was begun %d times", r.Index, r.Epoch)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/sluiceio/sluice/coordinator/api"
+	"github.com/sluiceio/sluice/coordinator/group"
 	"github.com/sluiceio/sluice/coordinator/schedule"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -172,6 +174,7 @@ func (b *Book) hear(s *session, m *controlpb.WorkerMessage) error {
 		if ack := s.beat(v.Heartbeat); ack != nil {
 			s.send(&controlpb.CoordinatorMessage{Term: b.cfg.Term, Message: &controlpb.CoordinatorMessage_Ack{Ack: ack}})
 		}
+		b.tellGroups(s, v.Heartbeat.Samples)
 		b.cfg.Post(schedule.Heartbeat{Worker: s.worker, Incarnation: s.incarnation}, s.closed)
 	case *controlpb.WorkerMessage_Report:
 		b.cfg.Post(schedule.Reported{Worker: s.worker, Incarnation: s.incarnation, Report: v.Report}, s.closed)
@@ -232,6 +235,17 @@ func (b *Book) Heard(worker string) (time.Duration, bool) {
 		return s.age(), true
 	}
 	return 0, false
+}
+
+// tellGroups answers a heartbeat with where the alignment groups of its processes stand elsewhere.
+func (b *Book) tellGroups(s *session, samples []*controlpb.ProcessSample) {
+	named := func(p *controlpb.ProcessSample) bool { return len(p.Sample.GetGroups()) > 0 }
+	if !slices.ContainsFunc(samples, named) {
+		return
+	}
+	for _, m := range group.Elsewhere(samples, b.Samples()) {
+		s.send(&controlpb.CoordinatorMessage{Term: b.cfg.Term, Message: &controlpb.CoordinatorMessage_GroupClocks{GroupClocks: m}})
+	}
 }
 
 // Samples are those of the newest heartbeats of all workers.

@@ -221,6 +221,44 @@ func TestHeartbeatsAreAnsweredWithWhatIsAcknowledged(t *testing.T) {
 	})
 }
 
+// The sources of a job read together although they are in several processes: each hears, with the answer to its heartbeat, where
+// the others stand.
+func TestAHeartbeatIsAnsweredWithWhereTheOthersStand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		beat := func(p *pipe, process uint64, groups ...*taskpb.GroupClock) {
+			p.say(&controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Heartbeat{Heartbeat: &controlpb.Heartbeat{Sequence: 1, Samples: []*controlpb.ProcessSample{
+				{Job: "j", Process: process, Sample: &taskpb.Sample{Groups: groups}},
+			}}}})
+		}
+		open := func(worker string) *pipe {
+			p, _ := d.open(hello(registration(worker, 1)))
+			synctest.Wait()
+			d.book.Send(worker, 1, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Welcome{Welcome: &controlpb.Welcome{}}})
+			<-p.down
+			return p
+		}
+		first, second := open("w1"), open("w2")
+		beat(first, 1, &taskpb.GroupClock{Group: "bids", WatermarkUs: 30})
+		if m := <-first.down; m.GetAck() == nil {
+			t.Errorf("a heartbeat is answered with %v", m)
+		}
+		if g := (<-first.down).GetGroupClocks(); g.GetProcess() != 1 || len(g.Groups) != 0 {
+			t.Errorf("alone it hears %v", g)
+		}
+		beat(second, 2, &taskpb.GroupClock{Group: "bids", WatermarkUs: 50})
+		<-second.down
+		m := <-second.down
+		if g := m.GetGroupClocks(); m.Term != 7 || g.GetProcess() != 2 || len(g.Groups) != 1 || g.Groups[0].WatermarkUs != 30 {
+			t.Errorf("the second one hears %v", m)
+		}
+		beat(second, 2)
+		if m := <-second.down; m.GetAck() == nil {
+			t.Errorf("without a group it hears %v", m)
+		}
+	})
+}
+
 func TestSecondSessionReplacesTheFirstInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)

@@ -85,7 +85,7 @@ type descs struct {
 	jobs, restarts, slots, workers, memory         *prometheus.Desc
 	records, bytes, busy, late, skipped, watermark *prometheus.Desc
 	state, artifacts                               *prometheus.Desc
-	spilled, stored, partitions                    *prometheus.Desc
+	spilled, stored, partitions, user              *prometheus.Desc
 }
 
 func makeDescs() descs {
@@ -111,6 +111,7 @@ func makeDescs() descs {
 		spilled:    desc("operator_spilled_bytes_total", "Bytes that a chain moved from memory to disk since its attempts started.", "job", "op"),
 		stored:     desc("job_stored_bytes", "Size of what a job has stored for its blocking exchanges, released results included.", "job"),
 		partitions: desc("job_partitions", "Stored results of the subtasks of a job.", "job", "state"),
+		user:       desc("user_counter_total", "What an operator counts itself (Setup.Counter), since its attempts started.", "job", "op", "counter"),
 		artifacts:  desc("artifacts", "Job binaries that the cluster keeps."),
 	}
 }
@@ -219,7 +220,11 @@ type chainSum struct {
 	taskpb.Counters
 	lowest int64 // watermark, microseconds; lowest int64: none yet
 	seen   bool
+	user   map[userCount]int64
 }
+
+// userCount is a counter of a job's own.
+type userCount struct{ op, name string }
 
 // sumChains adds up the newest samples by job and chain.
 func sumChains(view *state.View, samples []*controlpb.ProcessSample) map[string]map[string]*chainSum {
@@ -256,8 +261,15 @@ func (s *chainSum) add(k *taskpb.Counters) {
 	s.BackpressuredUs += k.BackpressuredUs
 	s.Late += k.Late
 	s.ErrorsSkipped += k.ErrorsSkipped
+	s.DeadLetters += k.DeadLetters
 	s.StateBytes += k.StateBytes
 	s.SpilledBytes += k.SpilledBytes
+	for _, u := range k.User {
+		if s.user == nil {
+			s.user = map[userCount]int64{}
+		}
+		s.user[userCount{u.Operator, u.Name}] += u.Value
+	}
 	if !s.seen || k.WatermarkUs < s.lowest {
 		s.seen, s.lowest = true, k.WatermarkUs
 	}
@@ -276,8 +288,12 @@ func (s *chainSum) collect(d descs, job, op string, out chan<- prometheus.Metric
 	counter(d.busy, seconds(s.BackpressuredUs), "backpressured")
 	counter(d.late, float64(s.Late))
 	counter(d.skipped, float64(s.ErrorsSkipped), "skip")
+	counter(d.skipped, float64(s.DeadLetters), "dead-letters")
 	counter(d.spilled, float64(s.SpilledBytes))
 	out <- prometheus.MustNewConstMetric(d.state, prometheus.GaugeValue, float64(s.StateBytes), job, op)
+	for u, n := range s.user {
+		out <- prometheus.MustNewConstMetric(d.user, prometheus.CounterValue, float64(n), job, u.op, u.name)
+	}
 	if lag, ok := s.lag(time.Now()); ok {
 		out <- prometheus.MustNewConstMetric(d.watermark, prometheus.GaugeValue, lag.Seconds(), job, op)
 	}

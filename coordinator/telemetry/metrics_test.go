@@ -50,7 +50,10 @@ func TestMetricsSayWhatTheFactsAndSamplesSay(t *testing.T) {
 	stores(t, facts)
 	now := time.Now().UnixMicro()
 	f := &fixture{facts: facts, samples: []*controlpb.ProcessSample{
-		{Job: "j-1", Process: 2, Sample: &taskpb.Sample{Counters: []*taskpb.Counters{{SpilledBytes: 9}, {Index: 1, SpilledBytes: 1}}}},
+		{Job: "j-1", Process: 2, Sample: &taskpb.Sample{Counters: []*taskpb.Counters{
+			{SpilledBytes: 9, User: []*jobpb.UserCounter{{Operator: "in", Name: "empty lines", Value: 3}}},
+			{Index: 1, SpilledBytes: 1, User: []*jobpb.UserCounter{{Operator: "in", Name: "empty lines", Value: 4}}},
+		}}},
 		{Job: "gone-9", Process: 1, Sample: &taskpb.Sample{ResidentBytes: 5, Counters: []*taskpb.Counters{{WatermarkUs: now}}}},
 	}}
 	m := New()
@@ -72,6 +75,7 @@ func TestMetricsSayWhatTheFactsAndSamplesSay(t *testing.T) {
 		`sluice_job_partitions{job="j-1",state="stored"} 1`,
 		`sluice_job_partitions{job="j-1",state="lost"} 0`,
 		`sluice_operator_spilled_bytes_total{job="j-1",op="in"} 10`,
+		`sluice_user_counter_total{counter="empty lines",job="j-1",op="in"} 7`,
 		`sluice_worker_slots{state="free"} 3`,
 		`sluice_worker_slots{state="used"} 1`,
 		`sluice_workers{health="alive"} 1`,

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,7 +67,7 @@ var ways = []struct{ parallelism, mode, schedule string }{
 
 func config(t *testing.T, query string) *Config {
 	return &Config{
-		Query: query, Out: t.TempDir(), Cut: "2001-01-08", Half: 100_000,
+		Query: query, Order: "observed", Watermarks: "record", Out: t.TempDir(), Cut: "2001-01-08", Half: 100_000,
 		Input: "data/flights-200k.csv.gz", Airports: "data/airports.csv.gz",
 	}
 }
@@ -74,8 +75,8 @@ func config(t *testing.T, query string) *Config {
 func TestEveryQueryGivesTheIndependentAnswer(t *testing.T) {
 	want := expected(t)
 	for query := range queries {
-		if query == "f8x" {
-			continue // it forms millions of pairs: see below
+		if query == "f8x" || query == "f7both" {
+			continue // it forms millions of pairs; it has two answers: see below
 		}
 		for _, way := range ways {
 			t.Run(strings.Join([]string{query, way.parallelism, way.mode, way.schedule}, "/"), func(t *testing.T) {
@@ -106,6 +107,69 @@ func TestAJoinWithLittleMemoryGivesTheSameAnswer(t *testing.T) {
 			t.Errorf("mode %s: digest %+v, want %+v", mode, got, want)
 		}
 	}
+}
+
+func TestLateFlightsAndTheOthersAreAllThereAre(t *testing.T) {
+	want := expected(t)
+	for _, order := range []string{"file", "observed"} {
+		cfg := config(t, "f7late")
+		cfg.Order = order
+		flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", "1"))
+		if got := digestOf(t, cfg.Out); (got.Count == want["f7late"].Count) != (order == "observed") {
+			t.Errorf("order %s: %d late flights", order, got.Count)
+		}
+	}
+	cfg := config(t, "f7")
+	cfg.Order = "sideways"
+	if err := flowtest.Try(t, cfg, build); err == nil || !strings.Contains(err.Error(), "neither file nor observed") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestEveryFlightIsCountedOrLate: how many are late depends on the moments of the watermarks, their sum does not.
+func TestEveryFlightIsCountedOrLate(t *testing.T) {
+	want := expected(t)
+	for _, watermarks := range []string{"record", "batch"} {
+		cfg := config(t, "f7both")
+		cfg.Watermarks = watermarks
+		flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", "4"), flowtest.Setting("mode", "streaming"))
+		hours, late := filepath.Join(cfg.Out, "hours"), filepath.Join(cfg.Out, "late")
+		all := digestOf(t, late).Count
+		for _, row := range rowsOf(t, hours) {
+			n, err := strconv.ParseInt(strings.Split(row, "|")[2], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += n
+		}
+		if all != 200_000 {
+			t.Errorf("watermarks per %s: %d flights were counted or late", watermarks, all)
+		}
+		if watermarks == "record" && (digestOf(t, hours) != want["f7b"] || digestOf(t, late) != want["f7late"]) {
+			t.Errorf("watermarks per record: %+v and %+v", digestOf(t, hours), digestOf(t, late))
+		}
+	}
+	cfg := config(t, "f7both")
+	cfg.Watermarks = "never"
+	if err := flowtest.Try(t, cfg, build); err == nil || !strings.Contains(err.Error(), "one per batch") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func rowsOf(t *testing.T, dir string) (rows []string) {
+	t.Helper()
+	parts, err := filepath.Glob(filepath.Join(dir, "part-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		raw, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, strings.Fields(string(raw))...)
+	}
+	return rows
 }
 
 func TestAnUnknownQueryNamesTheKnownOnes(t *testing.T) {

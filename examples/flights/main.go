@@ -12,13 +12,15 @@ import (
 
 // Config holds the parameters of the job. The defaults fit the sample of 200,000 records.
 type Config struct {
-	Query    string `flag:"query" default:"f2" help:"f1 … f8x; README.md defines them"`
-	Input    string `flag:"input" default:"examples/flights/data/flights-200k.csv.gz" help:"CSV file, directory or glob"`
-	Airports string `flag:"airports" default:"examples/flights/data/airports.csv.gz" help:"CSV file of airports (f6)"`
-	Out      string `flag:"out" default:"flights-out" help:"directory of the part files, one row per line"`
-	Rate     int    `flag:"rate" default:"0" help:"records per second of every reading subtask; 0: full speed"`
-	Cut      string `flag:"cut" default:"2001-01-08" help:"day that divides history and stream (f5); 2001-04-01 for the full data"`
-	Half     int64  `flag:"half" default:"100000" help:"row that begins the second half (f8, f8x); 1500000 for the full data"`
+	Query      string `flag:"query" default:"f2" help:"f1 … f8x; README.md defines them"`
+	Input      string `flag:"input" default:"examples/flights/data/flights-200k.csv.gz" help:"CSV file, directory or glob"`
+	Airports   string `flag:"airports" default:"examples/flights/data/airports.csv.gz" help:"CSV file of airports (f6)"`
+	Out        string `flag:"out" default:"flights-out" help:"directory of the part files, one row per line"`
+	Rate       int    `flag:"rate" default:"0" help:"records per second of every reading subtask; 0: full speed"`
+	Order      string `flag:"order" default:"file" help:"observed: the records of f7, f7b, f7late come in the order of time + delay"`
+	Watermarks string `flag:"watermarks" default:"record" help:"of f7, f7b, f7late, f7both: one per record, from one subtask; or one per batch"`
+	Cut        string `flag:"cut" default:"2001-01-08" help:"day that divides history and stream (f5); 2001-04-01 for the full data"`
+	Half       int64  `flag:"half" default:"100000" help:"row that begins the second half (f8, f8x); 1500000 for the full data"`
 }
 
 // Flight is one record of the input.
@@ -50,10 +52,16 @@ var queries = map[string]func(p *flow.Pipeline, cfg *Config) error{
 	"f1":  perOrigin,
 	"f2":  hourly,
 	"f3":  busiest,
+	"f4":  routeSessions,
 	"f5":  unusual,
 	"f6":  perState,
+	"f7":  observedHourly,
+	"f7b": boundedHourly,
 	"f8":  halves,
 	"f8x": halvesOfRoutes,
+
+	"f7late": lateFlights,
+	"f7both": wholeHourly,
 }
 
 func build(p *flow.Pipeline, cfg *Config) error {

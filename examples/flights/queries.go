@@ -26,14 +26,16 @@ func hourly(p *flow.Pipeline, cfg *Config) error {
 		KeyBy(Flight.From).
 		Window(flow.Tumbling(time.Hour)).
 		Aggregate(delays{}).ID("hourly").
-		To("out", file.Text(cfg.Out, func(row []byte, w flow.Windowed[string, delayed]) []byte {
-			row = strconv.AppendInt(row, int64(w.Window.Start), 10)
-			row = text(row, w.Key)
-			row = integer(row, w.Value.Count)
-			row = integer(row, w.Value.Sum)
-			return integer(row, w.Value.Max)
-		}))
+		To("out", file.Text(cfg.Out, hourRow))
 	return nil
+}
+
+func hourRow(row []byte, w flow.Windowed[string, delayed]) []byte {
+	row = strconv.AppendInt(row, int64(w.Window.Start), 10)
+	row = text(row, w.Key)
+	row = integer(row, w.Value.Count)
+	row = integer(row, w.Value.Sum)
+	return integer(row, w.Value.Max)
 }
 
 // delayed sums up the delays of some flights, in minutes.

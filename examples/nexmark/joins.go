@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"iter"
 	"strconv"
+	"time"
 
 	"github.com/sluiceio/sluice/connector/generate"
 	"github.com/sluiceio/sluice/connector/nexmark"
@@ -100,6 +102,25 @@ func expandedBids(s *streams) {
 			r = r.nums(b.Auction, b.Bidder, b.Price).text(b.Channel).text(b.URL).time(b.At)
 			return r.text(a.Item).nums(a.InitialBid, a.Reserve).time(a.At).time(a.Expires).nums(a.Seller, a.Category)
 		})
+}
+
+// newSellers (q8): the persons who open an auction in the ten seconds in which they come, once each.
+func newSellers(s *streams) {
+	type seller struct {
+		Person nexmark.Person
+		Window flow.Window
+	}
+	write(s, s.leanPersons().KeyBy(personID).
+		CoGroup(s.leanAuctions().KeyBy(sellerOf), flow.Tumbling(10*time.Second), func(w flow.Win[int64], ps iter.Seq[nexmark.Person], as iter.Seq[nexmark.Auction], emit func(seller)) error {
+			for p := range ps {
+				for range as {
+					emit(seller{p, w.Window})
+					break
+				}
+			}
+			return nil
+		}).ID("new-sellers"),
+		func(r row, n seller) row { return r.num(n.Person.ID).text(n.Person.Name).time(n.Window.Start) })
 }
 
 // label is a row of the side input.

@@ -14,7 +14,7 @@ import (
 
 // Config holds the parameters of the job.
 type Config struct {
-	Query      string `flag:"query" default:"q1" help:"q0 to q7, q9, q11, q11b, q13 to q22"`
+	Query      string `flag:"query" default:"q1" help:"q0 to q9, q11, q11b, q12 to q22"`
 	Events     int64  `flag:"events" default:"100000" help:"events of all kinds; 0: without end"`
 	Seed       uint64 `flag:"seed" default:"42" help:"of the generator"`
 	UsPerEvent int64  `flag:"usPerEvent" default:"100" help:"event time between two events, in microseconds"`
@@ -58,7 +58,7 @@ func write[T any](s *streams, rows flow.Stream[T], f func(r row, v T) row) {
 // queries by name.
 var queries = map[string]func(*streams){
 	"q0": passThrough, "q1": currency, "q2": selection, "q3": localItems, "q4": categoryPrices, "q5": hotItems, "q6": sellerPrices,
-	"q7": highestPrice, "q9": winningBids, "q11": bidderSessions(10 * time.Second), "q11b": bidderSessions(time.Second), "q13": sideInput, "q14": calculation, "q15": dailyReport, "q16": channelReport, "q17": auctionReport,
+	"q7": highestPrice, "q8": newSellers, "q9": winningBids, "q11": bidderSessions(10 * time.Second), "q11b": bidderSessions(time.Second), "q12": bidderMinutes, "q13": sideInput, "q14": calculation, "q15": dailyReport, "q16": channelReport, "q17": auctionReport,
 	"q18": lastBids, "q19": topBids, "q20": expandedBids, "q21": channelIDs, "q22": urlWords,
 }
 

@@ -104,3 +104,12 @@ func bidderSessions(gap time.Duration) func(*streams) {
 			})
 	}
 }
+
+// bidderMinutes (q12) counts the bids of a bidder in each window of 10 s by the clock of the machine: bidder|start|end|count.
+func bidderMinutes(s *streams) {
+	write(s, s.leanBids().KeyBy(func(b nexmark.Bid) int64 { return b.Bidder }).
+		Window(flow.Tumbling(10*time.Second).ProcessingTime()).Count().ID("counts"),
+		func(r row, w flow.Windowed[int64, int64]) row {
+			return r.num(w.Key).time(w.Window.Start).time(w.Window.End).num(w.Value)
+		})
+}

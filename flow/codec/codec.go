@@ -18,16 +18,11 @@ type Codec[T any] struct {
 
 // Of compiles the codec of T. r holds the pipeline's own codecs and variants; nil means none.
 func Of[T any](r *Registry) (*Codec[T], error) {
-	t := reflect.TypeFor[T]()
-	n, err := describe(t, r)
+	p, err := PlanOf(reflect.TypeFor[T](), r)
 	if err != nil {
 		return nil, err
 	}
-	prog, err := compile(n, t, r)
-	if err != nil {
-		return nil, err
-	}
-	return &Codec[T]{prog: prog, schema: n.String(), flat: flat(t)}, nil
+	return &Codec[T]{prog: p.prog, schema: p.schema, flat: p.flat}, nil
 }
 
 // Schema is the structure of T as text: field names and types, not the names of Go types (docs/format/codec.md).

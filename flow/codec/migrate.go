@@ -15,19 +15,11 @@ type Decoder[T any] struct {
 // are skipped, fields that it did not have yet are zero, the order does not matter, integers may have become wider.
 // Everything else is E009.
 func Migrating[T any](old string, r *Registry) (*Decoder[T], error) {
-	t := reflect.TypeFor[T]()
-	if _, err := describe(t, r); err != nil {
-		return nil, err
-	}
-	n, err := parse(old)
-	if err != nil {
-		return nil, fmt.Errorf("stored schema of %s: %w", t, err)
-	}
-	prog, err := compile(n, t, r)
+	p, err := MigratingPlan(reflect.TypeFor[T](), old, r)
 	if err != nil {
 		return nil, err
 	}
-	return &Decoder[T]{prog: prog}, nil
+	return &Decoder[T]{prog: p.prog}, nil
 }
 
 // Decode reads one value from the front of src into *v and returns what follows. Nothing in *v points into src.

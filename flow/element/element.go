@@ -16,17 +16,47 @@ const (
 	MaxTime Time = math.MaxInt64
 )
 
-// At is the event time of t, cut to microseconds.
-func At(t time.Time) Time { return Time(t.UnixMicro()) }
+// At is the event time of t, cut to microseconds. What lies beyond a limit of time, some 290,000 years from now, is that limit.
+func At(t time.Time) Time {
+	const most = int64(MaxTime) / 1_000_000 // seconds
+	switch s := t.Unix(); {
+	case s > most-1:
+		return MaxTime
+	case s < -most:
+		return MinTime
+	}
+	return Time(t.UnixMicro())
+}
 
 // Std is t as a time.Time in UTC.
 func (t Time) Std() time.Time { return time.UnixMicro(int64(t)).UTC() }
 
-// Add moves t by d, which is cut to microseconds.
-func (t Time) Add(d time.Duration) Time { return t + Time(d.Microseconds()) }
+// Add moves t by d, which is cut to microseconds, at most to a limit of time: the end of time is reached, not passed.
+func (t Time) Add(d time.Duration) Time {
+	by := Time(d.Microseconds())
+	sum := t + by
+	switch {
+	case by > 0 && sum < t:
+		return MaxTime
+	case by < 0 && sum > t:
+		return MinTime
+	}
+	return sum
+}
 
-// Sub is the duration from o to t.
-func (t Time) Sub(o Time) time.Duration { return time.Duration(t-o) * time.Microsecond }
+// Sub is the duration from o to t; the longest or the shortest one that there is if it does not fit, as of times some 290
+// years apart.
+func (t Time) Sub(o Time) time.Duration {
+	const most = Time(math.MaxInt64 / time.Microsecond)
+	d := t - o
+	switch {
+	case t > o && (d < 0 || d > most):
+		return math.MaxInt64
+	case t < o && (d > 0 || d < -most):
+		return math.MinInt64
+	}
+	return time.Duration(d) * time.Microsecond
+}
 
 // String is the time in RFC 3339 with microseconds; the two limits have names.
 func (t Time) String() string {

@@ -1,13 +1,16 @@
 package flowtest
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluiceio/sluice/flow"
 	"github.com/sluiceio/sluice/flow/launch"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/worker/task"
 )
 
 // Option changes how a job runs in a test.
@@ -31,9 +34,10 @@ func Setting(key, value string) Option {
 	return option(func(_ *flow.Pipeline, e *launch.Embedding) { e.Settings[key] = value })
 }
 
-// Source makes From(id, …) read these records, in one split. The options that the job gives to From hold.
-func Source[T any](id string, records ...T) Option {
-	return option(func(p *flow.Pipeline, _ *launch.Embedding) { p.ReplaceSource(id, flow.Values(records...)) })
+// Clock is what operators see as the clock of the machine: windows by processing time, lives of states, Ctx.Now. now is called
+// by several goroutines at once. Timers by the clock still need real time to pass.
+func Clock(now func() time.Time) Option {
+	return option(func(_ *flow.Pipeline, e *launch.Embedding) { e.Now = now })
 }
 
 // Run runs the job until it has finished, and fails the test if it does not.
@@ -47,6 +51,15 @@ func Run[C any](t testing.TB, cfg *C, build func(*flow.Pipeline, *C) error, opts
 // Try is Run for jobs that may fail. The error is a *flow.PlanError if the job could not start, a *JobError if it failed.
 func Try[C any](t testing.TB, cfg *C, build func(*flow.Pipeline, *C) error, opts ...Option) error {
 	t.Helper()
+	prog, e, err := program(cfg, build, opts)
+	if err != nil {
+		return err
+	}
+	return finish(t.Context(), prog, e)
+}
+
+// program builds a job and how it is to run.
+func program[C any](cfg *C, build func(*flow.Pipeline, *C) error, opts []Option) (*task.Program, launch.Embedding, error) {
 	e := launch.Embedding{Name: "test", Settings: map[string]string{}, Slots: 2}
 	p, err := flow.Build(e.Name, cfg, func(p *flow.Pipeline, cfg *C) error {
 		for _, o := range opts {
@@ -55,13 +68,15 @@ func Try[C any](t testing.TB, cfg *C, build func(*flow.Pipeline, *C) error, opts
 		return build(p, cfg)
 	})
 	if err != nil {
-		return err
+		return nil, e, err
 	}
 	prog, err := p.Program()
-	if err != nil {
-		return err
-	}
-	job, err := launch.Embed(t.Context(), prog, e)
+	return prog, e, err
+}
+
+// finish runs a job until it has finished.
+func finish(ctx context.Context, prog *task.Program, e launch.Embedding) error {
+	job, err := launch.Embed(ctx, prog, e)
 	if err != nil {
 		return err
 	}
@@ -80,13 +95,15 @@ type JobError struct {
 	Position string // of the record in flight: file and line, number of the value, …
 	Stack    string // of a panic
 	Restarts int
+	// Repeated is how many attempts have failed at this record; 0: once only, or not always at the same.
+	Repeated int
 }
 
 func jobError(job *jobpb.Job) *JobError {
 	f := job.Failure
 	return &JobError{
 		Status: strings.TrimPrefix(job.Status.String(), "JOB_"), Code: f.GetCode(), Message: f.GetMessage(),
-		Operator: f.GetOperator(), Position: f.GetPosition(), Stack: f.GetStack(), Restarts: int(job.Restarts),
+		Operator: f.GetOperator(), Position: f.GetPosition(), Stack: f.GetStack(), Restarts: int(job.Restarts), Repeated: jobpb.SameRecord(job.Failures),
 	}
 }
 
@@ -95,25 +112,8 @@ func (e *JobError) Error() string {
 	if e.Position != "" {
 		s += " (" + e.Position + ")"
 	}
+	if e.Repeated > 0 {
+		s += fmt.Sprintf(", at the same record on every attempt, %d times", e.Repeated)
+	}
 	return s
-}
-
-// Deterministic builds the job repeatedly and fails the test at the first difference between two graphs.
-func Deterministic[C any](t testing.TB, cfg *C, build func(*flow.Pipeline, *C) error) {
-	t.Helper()
-	graph := func() (*jobpb.Graph, []*jobpb.Diagnostic) {
-		p, err := flow.Build("test", cfg, build)
-		if err != nil {
-			t.Fatal(err)
-		}
-		prog, err := p.Program()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return prog.Graph, nil
-	}
-	first, _ := graph()
-	if diags := launch.Deterministic(first, graph); len(diags) > 0 {
-		t.Error(&flow.PlanError{Diagnostics: diags})
-	}
 }

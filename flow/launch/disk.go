@@ -14,12 +14,17 @@ import (
 	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/shuffle/stored/partition"
 	"github.com/sluiceio/sluice/worker/spill"
+	"github.com/sluiceio/sluice/worker/state"
+	"github.com/sluiceio/sluice/worker/state/budget"
+	"github.com/sluiceio/sluice/worker/state/overflow"
+	"github.com/sluiceio/sluice/worker/task"
 )
 
 // Directories below that of the run.
 const (
 	resultsDir = "results"
 	spillDir   = "spill"
+	stateDir   = "state"
 )
 
 // disk is what an embedded job keeps in files while it runs.
@@ -37,12 +42,15 @@ func needsDisk(p *jobpb.Plan) bool {
 		}
 	}
 	for _, op := range p.Graph.Operators {
-		if op.BatchMemory {
+		if op.BatchMemory || keepsState(op) {
 			return true
 		}
 	}
 	return false
 }
+
+// keepsState reports whether an operator has keyed state, which may exceed its memory. A source has a position, no more.
+func keepsState(op *jobpb.Operator) bool { return op.Stateful && len(op.Inputs) > 0 }
 
 // DirectoryError says that an embedded run has no place for its files.
 type DirectoryError struct {
@@ -57,6 +65,9 @@ func (e *DirectoryError) Unwrap() error { return e.Cause }
 // noDirectory tells what could not be kept in files, and what to do.
 func noDirectory(p *jobpb.Plan, cause error) *DirectoryError {
 	code, what := stored.CodeWrite, "the results of blocking exchanges cannot be stored"
+	if slices.ContainsFunc(p.Graph.Operators, keepsState) {
+		code, what = state.CodeOverflow, "keyed state that exceeds state.memory cannot be stored"
+	}
 	if slices.ContainsFunc(p.Graph.Operators, func(o *jobpb.Operator) bool { return o.BatchMemory }) {
 		code, what = spill.CodeSpace, "records that exceed batch.memory cannot be spilled"
 	}
@@ -133,4 +144,19 @@ func (d *disk) inventory() (all []*taskpb.PartitionName) {
 		all = append(all, f.Name.Proto())
 	}
 	return all
+}
+
+// openState makes the memory of keyed state and its overflow. Without a directory everything stays in memory.
+func (d *disk) openState(bytes int64) (task.StateMemory, error) {
+	if d == nil {
+		return task.StateMemory{}, nil
+	}
+	b := budget.New(bytes)
+	store, err := overflow.New(overflow.Config{Dir: d.dir.Join(stateDir), Budget: b})
+	return task.StateMemory{Budget: b, Overflow: store}, err
+}
+
+// runState removes what tables have left behind in their overflow, and closes that when ctx ends.
+func runState(s task.StateMemory) func(context.Context) error {
+	return func(ctx context.Context) error { return errors.Join(s.Overflow.Run(ctx), s.Overflow.Close()) }
 }

@@ -28,6 +28,10 @@ func TestOnlyJobsThatKeepFilesGetADirectory(t *testing.T) {
 		{func(*jobpb.Plan) {}, false},
 		{func(p *jobpb.Plan) { p.Edges[0].Exchange = jobpb.ExchangeKind_EXCHANGE_BLOCKING }, true},
 		{func(p *jobpb.Plan) { p.Graph.Operators[1].BatchMemory = true }, true},
+		{func(p *jobpb.Plan) { p.Graph.Operators[0].Stateful = true }, false}, // the position of a source
+		{func(p *jobpb.Plan) {
+			p.Graph.Operators[1].Stateful, p.Graph.Operators[1].Inputs = true, []*jobpb.Input{{}}
+		}, true},
 	} {
 		if p := plan(c.change); needsDisk(p) != c.want {
 			t.Errorf("%v: %v", p, !c.want)

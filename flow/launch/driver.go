@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/schedule"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -71,14 +72,14 @@ func newDriver(prog *task.Program, e Embedding, files *disk) *driver {
 }
 
 // run drives the job to its end, and returns when everything that it started has ended.
-func (d *driver) run(ctx context.Context, networkBytes int64) (*jobpb.Job, error) {
+func (d *driver) run(ctx context.Context, memory setting.Memory) (*jobpb.Job, error) {
 	d.wake = time.NewTimer(never)
 	defer d.wake.Stop()
 	d.attach()
 	if err := d.submit(); err != nil {
 		return nil, err
 	}
-	if err := d.start(ctx, networkBytes); err != nil {
+	if err := d.start(ctx, memory); err != nil {
 		return nil, err
 	}
 	job, err := d.drive(ctx)
@@ -91,18 +92,21 @@ func (d *driver) run(ctx context.Context, networkBytes int64) (*jobpb.Job, error
 
 // start makes the task runtime of the submitted job and its network, which joins subtasks of this process only. The end
 // of ctx cancels the job, not the runtime: what it does about that is still to be reported.
-func (d *driver) start(ctx context.Context, networkBytes int64) error {
-	network, err := shuffle.NewNetwork(shuffle.NetworkConfig{Job: d.job, Memory: networkBytes, Log: d.e.Log})
+func (d *driver) start(ctx context.Context, memory setting.Memory) error {
+	network, err := shuffle.NewNetwork(shuffle.NetworkConfig{Job: d.job, Memory: memory.Network, Log: d.e.Log})
 	if err != nil {
 		return err
 	}
-	c := task.Config{Program: d.prog, Job: d.job, Worker: workerID, Network: network, Log: d.e.Log, Host: d.inbox}
+	c := task.Config{Program: d.prog, Job: d.job, Worker: workerID, Network: network, Log: d.e.Log, Host: d.inbox, Now: d.e.Now}
 	if d.disk != nil {
 		c.Spill = d.disk.spill
 		c.Results, err = stored.NewExchange(stored.Config{Store: d.disk.store, Memory: network.Account(), Log: d.e.Log})
 		if err != nil {
 			return err
 		}
+	}
+	if c.State, err = d.disk.openState(memory.State); err != nil {
+		return err
 	}
 	if d.proc, err = task.NewProcess(c); err != nil {
 		return err
@@ -112,6 +116,9 @@ func (d *driver) start(ctx context.Context, networkBytes int64) error {
 	outer.Go("network", network.Run)
 	if c.Results != nil {
 		outer.Go("results", c.Results.Run)
+	}
+	if c.State.Overflow != nil {
+		outer.Go("state", runState(c.State))
 	}
 	d.group.Go("tasks", d.proc.Run)
 	outer.Go("end", func(context.Context) error {

@@ -473,7 +473,7 @@ func TestAJobEndsAsItHasAlthoughItsDirectoryCannotBeRemoved(t *testing.T) {
 			var log bytes.Buffer
 			prog, sink := stages(t, &numbers{n: 10_000, splits: 6}, begin)
 			e := Embedding{Name: "stages", Slots: 2, Log: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})}
-			job, err := e.run(t.Context(), prog, files, 64<<20)
+			job, err := e.run(t.Context(), prog, files, setting.Memory{Network: 64 << 20, State: 64 << 20})
 			if err != nil || job.Status != want || want == jobpb.JobStatus_JOB_FINISHED && len(sink.visible) != 10 {
 				t.Errorf("%v %v %q", job.GetStatus(), err, sink.visible)
 			}

@@ -88,6 +88,8 @@ type Embedding struct {
 	Log      hclog.Logger
 	// Slots is the number of cores to plan for; 0: all of them.
 	Slots int
+	// Now is the clock that operators see; nil: that of the machine.
+	Now func() time.Time
 	// Cancel asks for an orderly end; nil: only the context can. A second value gives up waiting for it.
 	Cancel <-chan os.Signal
 }
@@ -125,12 +127,12 @@ func Embed(ctx context.Context, prog *task.Program, e Embedding) (*jobpb.Job, er
 			return nil, noDirectory(p, err)
 		}
 	}
-	return e.run(ctx, prog, files, memory.Network)
+	return e.run(ctx, prog, files, memory)
 }
 
 // run drives the job to its end and removes its files. That they cannot be removed is no part of how the job has ended.
-func (e Embedding) run(ctx context.Context, prog *task.Program, files *disk, networkBytes int64) (*jobpb.Job, error) {
-	job, err := newDriver(prog, e, files).run(ctx, networkBytes)
+func (e Embedding) run(ctx context.Context, prog *task.Program, files *disk, memory setting.Memory) (*jobpb.Job, error) {
+	job, err := newDriver(prog, e, files).run(ctx, memory)
 	if left := files.close(); left != nil { // the next run tries again
 		e.Log.Warn("files of the run are left behind", "error", left)
 	}

@@ -25,6 +25,9 @@ func printFailure(w io.Writer, job *jobpb.Job) {
 	if job.Restarts > 0 {
 		fmt.Fprintf(w, "  restarts: %d\n", job.Restarts)
 	}
+	if n := jobpb.SameRecord(job.Failures); n > 0 {
+		fmt.Fprintf(w, "  it fails at the same record on every attempt (%d times)\n", n)
+	}
 	if f.Stack != "" {
 		fmt.Fprintf(w, "  stack:\n    %s\n", strings.ReplaceAll(userStack(f.Stack), "\n", "\n    "))
 	}

@@ -62,7 +62,7 @@ var list = []Setting{
 	{Name: CheckpointKeep, Type: "count", Default: "3", Doc: "completed checkpoints that are kept", Later: true, check: checkCount(1, 1000)},
 	{Name: CheckpointDir, Type: "directory", Doc: "where checkpoints are stored; without it the workers' own disks", Later: true, check: checkAny},
 	{Name: Restore, Type: "none, latest or a savepoint", Default: "none", Doc: "what a new job starts from", Later: true, check: checkText},
-	{Name: StateMemory, Type: "size or percent", Default: "35%", Doc: "memory of a task process for keyed state", Later: true, Process: true, check: checkSize},
+	{Name: StateMemory, Type: "size or percent", Default: "35%", Doc: "memory of a task process for keyed state; what exceeds it is moved to disk", Process: true, check: checkSize},
 	{Name: BatchMemory, Type: "size or percent", Default: "25%", Doc: "memory of a task process for joins, sorts and bounded aggregations; what exceeds it is spilled to disk", Process: true, check: checkSize},
 	{Name: NetworkMemory, Type: "size or percent", Default: "10%", Doc: "memory of a task process for buffers between subtasks; at least 32MiB", Process: true, check: checkNetwork},
 	{Name: NetworkCompress, Type: "none or s2", Default: "none", Doc: "compression of records between task processes", Process: true, check: checkChoice("none", "s2")},

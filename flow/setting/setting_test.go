@@ -59,6 +59,12 @@ func TestSettingsOfLaterReleasesAreWarnings(t *testing.T) {
 	}
 }
 
+func TestEveryShareOfMemoryHasAnEffect(t *testing.T) {
+	if ps := Check(map[string]string{StateMemory: "64MiB", BatchMemory: "25%", NetworkMemory: "32MiB"}); len(ps) != 0 {
+		t.Error(ps)
+	}
+}
+
 func TestTheFirstLayerWins(t *testing.T) {
 	v := Values(Merge(map[string]string{"a": "line"}, map[string]string{"a": "code", Parallelism: "3"}, map[string]string{Parallelism: "9", BufferTimeout: "7ms"}))
 	if v["a"] != "line" || v.Count(Parallelism) != 3 || v.Duration(BufferTimeout) != 7*time.Millisecond {

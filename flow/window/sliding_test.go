@@ -91,3 +91,29 @@ func TestSlidingDurationsMustBePositive(t *testing.T) {
 		}
 	}
 }
+
+// Whoever walks through the windows of a time meets each once, and comes to an end, also at the limits of time.
+func TestTheWindowsOfATimeAreWalkedThroughAtTheLimitsToo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSliding(t)
+		at := element.MinTime + 1 + element.Time(rapid.Int64Range(0, 1<<22).Draw(t, "low"))
+		if rapid.Bool().Draw(t, "end") {
+			at = element.MaxTime - 1 - element.Time(rapid.Int64Range(0, 1<<22).Draw(t, "high"))
+		}
+		w, ok := s.First(at)
+		last, _ := s.Last(at)
+		for n := 0; ok && w.Contains(at); n++ {
+			next := s.Next(w)
+			if w != last && (next.Start <= w.Start || next.End <= w.End) || w == last && next.Contains(at) {
+				t.Fatalf("%d: after %v comes %v, the last is %v", at, w, next, last)
+			}
+			if w.Start != element.MinTime && w.End != element.MaxTime && (w.End-w.Start != s.Size || (w.Start%s.Slide-s.Offset)%s.Slide != 0) {
+				t.Fatalf("%d: %v is no window of %+v", at, w, s)
+			}
+			if pane := s.Pane(at); pane.Start < w.Start || pane.End > w.End {
+				t.Fatalf("%v cuts the pane %v", w, pane)
+			}
+			w = next
+		}
+	})
+}

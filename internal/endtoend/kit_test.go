@@ -88,6 +88,8 @@ const (
 	exitOK     = 0
 	exitPlan   = 2
 	exitFailed = 8
+
+	exitCancelled = 9
 )
 
 // job runs a job binary embedded, with a directory for its temporary files.
@@ -101,6 +103,7 @@ type cluster struct {
 	t    *testing.T
 	dir  string // everything of it
 	addr string
+	http string         // where the coordinator has its metrics
 	cage *cage          // nil: it sees the file system as it is
 	pids map[string]int // of the nodes, by name: c1, w1, …
 }
@@ -137,14 +140,14 @@ func newCluster(t *testing.T, o options) *cluster {
 	}
 	var file struct {
 		Nodes []struct {
-			Name, API string
-			PID       int
+			Name, API, HTTP string
+			PID             int
 		}
 	}
 	if err := json.Unmarshal(raw, &file); err != nil {
 		t.Fatal(err)
 	}
-	c.addr, c.pids = file.Nodes[0].API, map[string]int{}
+	c.addr, c.http, c.pids = file.Nodes[0].API, file.Nodes[0].HTTP, map[string]int{}
 	for _, n := range file.Nodes {
 		c.pids[n.Name] = n.PID
 	}
@@ -204,6 +207,7 @@ type jobStatus struct {
 		Index, Attempt, Region  int
 		Operators               []string
 		Counters                *struct {
+			RecordsIn      int64 `json:",string"`
 			SpilledBytes   int64 `json:",string"`
 			SpilledRecords int64 `json:",string"`
 			StoredBytes    int64 `json:",string"`

@@ -16,8 +16,10 @@ import (
 type Config struct {
 	Job  string `flag:"job" default:"diamond" help:"which job"`
 	Rows int64  `flag:"rows" default:"100000" help:"records of every source"`
+	Keys int64  `flag:"keys" default:"100000" help:"different keys (wide)"`
 	Size int    `flag:"size" default:"8" help:"bytes of the payload of a record"`
 	Rate int    `flag:"rate" default:"0" help:"records per second of every source; 0: full speed"`
+	Idle int    `flag:"idle" default:"0" help:"seconds after which a source without records is idle; 0: never (stuck)"`
 	Out  string `flag:"out" default:"trial-out" help:"directory of the part files"`
 }
 
@@ -31,6 +33,11 @@ var jobs = map[string]func(p *flow.Pipeline, cfg *Config){
 	"misroute": misroute,
 	"endless":  endless,
 	"dammed":   dammed,
+	"wide":     wide,
+	"stuck":    stuck,
+	"aligned":  aligned,
+	"tally":    tally,
+	"quiet":    quiet,
 }
 
 // record number ID.
@@ -176,6 +183,36 @@ func endless(p *flow.Pipeline, cfg *Config) {
 // dammed asks for the end of a source that has none.
 func dammed(p *flow.Pipeline, cfg *Config) {
 	counted(p.From("in", generate.Endless(cfg.record, generate.Rate(cfg.Rate))).Map(numbered).ID("numbered").Exchange(flow.Blocking), cfg.Out)
+}
+
+// stride leads from the key of a record to that of the next one: a prime, so that all keys have their turn before one comes
+// again, and far from 1, so that neighbours in time are none in memory.
+const stride = 2654435761
+
+// wide keeps a count for each of many keys: per bucket the keys, and the sum of (key + 1) × count.
+func wide(p *flow.Pipeline, cfg *Config) {
+	keys := max(1, cfg.Keys)
+	counts := p.From("in", cfg.records()).
+		KeyBy(func(r record) int64 { return r.ID % keys * (stride % keys) % keys }).
+		Process(func() *counting { return &counting{} }).ID("counts")
+	counted(counts, cfg.Out)
+}
+
+// counting keeps the number of records of each key, and emits (key + 1) × count at the end.
+type counting struct{ n flow.ValueState[int64] }
+
+func (c *counting) Open(s *flow.Setup[int64, number]) error {
+	c.n = s.Value[int64]("n")
+	s.OnEnd(func(ctx *flow.Ctx[int64, number]) error {
+		ctx.Emit(number{Key: ctx.Key(), Value: (ctx.Key() + 1) * c.n.Get()})
+		return nil
+	})
+	return nil
+}
+
+func (c *counting) Process(*flow.Ctx[int64, number], record) error {
+	*c.n.Ref()++
+	return nil
 }
 
 func numbered(r record) number { return number{Key: r.ID, Value: r.ID} }

@@ -50,11 +50,11 @@ func (s *suite) batchClaims() []claim {
 }
 
 func (s *suite) allPairs(ctx context.Context) (string, error) {
-	took, err := s.embedded(ctx, "f8x", map[string]string{"parallelism": "2"})
+	took, err := s.embedded(ctx, s.flights, "f8x", map[string]string{"parallelism": "2"})
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s, %.0f M pairs/s", s.expected["f8x"], 1362.203759/took.Seconds()), nil
+	return fmt.Sprintf("%s, %.0f M pairs/s", s.flights.expected["f8x"], 1362.203759/took.Seconds()), nil
 }
 
 // short runs f8 with so little memory that its join spills several times over.
@@ -62,14 +62,14 @@ func (s *suite) short(ctx context.Context) (string, error) {
 	var took []time.Duration
 	for _, mode := range modes {
 		for _, schedule := range schedules {
-			d, err := s.embedded(ctx, "f8", map[string]string{"parallelism": "2", "mode": mode, "schedule": schedule, "batch.memory": "8MiB"})
+			d, err := s.embedded(ctx, s.flights, "f8", map[string]string{"parallelism": "2", "mode": mode, "schedule": schedule, "batch.memory": "8MiB"})
 			if err != nil {
 				return "", fmt.Errorf("mode %s, schedule %s: %w", mode, schedule, err)
 			}
 			took = append(took, d)
 		}
 	}
-	return s.figure("f8", took), nil
+	return s.flights.figure("f8", took), nil
 }
 
 // curve runs the benchmark of the join over memory and judges its rows.

@@ -23,6 +23,11 @@ func (s *suite) clusterClaims() (cs []claim) {
 			check: func(ctx context.Context) (string, error) { return s.clusterMatrix(ctx, q) },
 		})
 	}
+	for _, q := range disordered {
+		cs = append(cs, s.disorderClaim(onCluster, q))
+	}
+	cs = append(cs, s.auctionClaims(onCluster)...)
+	cs = append(cs, s.lifeClaims()...)
 	return append(cs, claim{name: "the cluster stops and leaves no process", command: "sluice dev stop --data-dir DIR", check: func(ctx context.Context) (string, error) {
 		return "", s.stop(ctx)
 	}})
@@ -30,14 +35,9 @@ func (s *suite) clusterClaims() (cs []claim) {
 
 // clusterMatrix runs a query at every parallelism in every mode, and at one of them under the other schedules.
 func (s *suite) clusterMatrix(ctx context.Context, query string) (string, error) {
-	if s.addr == "" { // the claim that it starts has held before
-		if _, err := s.startCluster(ctx); err != nil {
-			return "", err
-		}
-	}
 	var took []time.Duration
 	try := func(parallelism int, mode, schedule string) error {
-		d, err := s.onCluster(ctx, query, parallelism, map[string]string{"mode": mode, "schedule": schedule})
+		d, err := s.onCluster(ctx, s.flights, query, map[string]string{"parallelism": strconv.Itoa(parallelism), "mode": mode, "schedule": schedule})
 		if err != nil {
 			return fmt.Errorf("parallelism %d, mode %s, schedule %s: %w", parallelism, mode, schedule, err)
 		}
@@ -58,7 +58,7 @@ func (s *suite) clusterMatrix(ctx context.Context, query string) (string, error)
 			}
 		}
 	}
-	return s.figure(query, took), nil
+	return s.flights.figure(query, took), nil
 }
 
 func (s *suite) startCluster(ctx context.Context) (string, error) {
@@ -88,6 +88,20 @@ func (s *suite) startCluster(ctx context.Context) (string, error) {
 	return took.Round(time.Millisecond).String(), nil
 }
 
+// ensureCluster starts the cluster if the claim that it starts has held before.
+func (s *suite) ensureCluster(ctx context.Context) error {
+	if s.addr != "" {
+		return nil
+	}
+	_, err := s.startCluster(ctx)
+	return err
+}
+
+// sluice types a command to the cluster.
+func (s *suite) sluice(ctx context.Context, args ...string) (string, error) {
+	return run(ctx, s.root, []string{"SLUICE_ADDR=" + s.addr, "SLUICE_CONTEXTS=" + filepath.Join(s.dir, "contexts.json")}, s.bin("sluice"), args...)
+}
+
 func (s *suite) clusterDir() string { return filepath.Join(s.dir, "cluster") }
 
 // stop stops the cluster, if it runs.
@@ -101,19 +115,22 @@ func (s *suite) stop(ctx context.Context) error {
 }
 
 // onCluster submits a query and returns the time until its answer was there, if it is right.
-func (s *suite) onCluster(ctx context.Context, query string, parallelism int, settings map[string]string) (time.Duration, error) {
+func (s *suite) onCluster(ctx context.Context, w *workload, query string, settings map[string]string) (time.Duration, error) {
+	if err := s.ensureCluster(ctx); err != nil {
+		return 0, err
+	}
 	out := s.out()
-	args := []string{"submit", s.bin("examples", "flights"), "--parallelism", strconv.Itoa(parallelism), "--wait", "--timeout", "5m"}
-	for _, p := range s.params(query, out) {
+	args := []string{"submit", s.bin("examples", w.binary), "--wait", "--timeout", "5m"}
+	for _, p := range w.params(query, out) {
 		args = append(args, "-p", p)
 	}
 	for name, v := range settings {
 		args = append(args, "--set", name+"="+v)
 	}
 	start := time.Now()
-	if _, err := run(ctx, s.root, []string{"SLUICE_ADDR=" + s.addr}, s.bin("sluice"), args...); err != nil {
+	if _, err := s.sluice(ctx, args...); err != nil {
 		return 0, err
 	}
 	took := time.Since(start)
-	return took, s.compare(ctx, query, out)
+	return took, s.compare(ctx, w, query, out)
 }

@@ -161,6 +161,12 @@ func write(path string, results []result) error {
 
 // run executes a command and returns its standard output; an error carries the end of what it said.
 func run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	out, _, err := watched(ctx, dir, env, name, args...)
+	return out, err
+}
+
+// watched is run, and tells the most memory that the process had resident, in bytes; 0 where that is not known.
+func watched(ctx context.Context, dir string, env []string, name string, args ...string) (text string, resident int64, err error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
@@ -169,9 +175,12 @@ func run(ctx context.Context, dir string, env []string, name string, args ...str
 	out, err := cmd.Output()
 	if err != nil {
 		tail := strings.TrimSpace(stderr.String() + "\n" + string(out))
-		return "", fmt.Errorf("%s: %w: %s", filepath.Base(name), err, tail[max(0, len(tail)-2000):])
+		return "", 0, fmt.Errorf("%s: %w: %s", filepath.Base(name), err, tail[max(0, len(tail)-2000):])
 	}
-	return strings.TrimSpace(string(out)), nil
+	if use, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && runtime.GOOS == "linux" {
+		resident = use.Maxrss << 10
+	}
+	return strings.TrimSpace(string(out)), resident, nil
 }
 
 var errNoData = errors.New("data/flights-3m is missing or of an earlier release: run `make data` first (it needs npm)")

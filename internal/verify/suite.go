@@ -17,7 +17,8 @@ import (
 type suite struct {
 	root, dir string
 	input     string
-	expected  map[string]digest
+	flights   *workload
+	auctions  []*workload
 	addr      string // coordinators of the cluster; empty: it does not run
 	n         int    // runs so far, for output directories
 }
@@ -28,6 +29,16 @@ type digest struct {
 }
 
 func (d digest) String() string { return fmt.Sprintf("%d %s %s", d.Count, d.Sum, d.Xor) }
+
+// workload is a job binary whose queries have known answers over some input.
+type workload struct {
+	name     string
+	binary   string
+	records  float64
+	expected map[string]digest
+	// params of a query, as NAME=VALUE in the order of names.
+	params func(query, out string) []string
+}
 
 const rows = 3_000_000
 
@@ -56,8 +67,9 @@ func (s *suite) prepare() error {
 	if err := json.Unmarshal(raw, &file); err != nil {
 		return err
 	}
-	s.expected = file.Queries
-	return nil
+	s.flights = &workload{name: "flights", binary: "flights", records: rows, expected: file.Queries, params: s.params}
+	s.auctions, err = readAuctions(s.root)
+	return err
 }
 
 func (s *suite) bin(parts ...string) string {
@@ -65,7 +77,7 @@ func (s *suite) bin(parts ...string) string {
 }
 
 // queries whose answers are known, in the order of the page.
-var queries = []string{"f1", "f2", "f3", "f5", "f6", "f8"}
+var queries = []string{"f1", "f2", "f3", "f4", "f5", "f6", "f8"}
 
 var parallelisms = []int{1, 2, 4}
 
@@ -79,7 +91,10 @@ func (s *suite) claims() (cs []claim) {
 			})
 		}
 	}
+	cs = append(cs, s.disorderClaims()...)
+	cs = append(cs, s.auctionClaims(embedded)...)
 	cs = append(cs, s.batchClaims()...)
+	cs = append(cs, s.stateClaims()...)
 	cs = append(cs, s.clusterClaims()...)
 	cs = append(cs,
 		s.faults("20 kills of the leader under a storm of submits lose and double none, and a running job does not notice", "NoSubmit", "-kills 20", "storm:"),
@@ -89,6 +104,7 @@ func (s *suite) claims() (cs []claim) {
 	)
 	return append(cs,
 		claim{name: "goals of speed, against baselines in the same run", command: "make speed", check: s.speed},
+		s.goTest("goals of speed of keyed state at ten million keys, and of a barrier: 0.2 ms at most", "./worker/state ./flow/flowtest", "-p 1 -run ^TestSpeed -long", " keys: "),
 	)
 }
 
@@ -108,20 +124,20 @@ func (s *suite) matrix(ctx context.Context, query string, parallelism int) (stri
 	var took []time.Duration
 	for _, mode := range modes {
 		for _, schedule := range schedules {
-			d, err := s.embedded(ctx, query, map[string]string{"parallelism": strconv.Itoa(parallelism), "mode": mode, "schedule": schedule})
+			d, err := s.embedded(ctx, s.flights, query, map[string]string{"parallelism": strconv.Itoa(parallelism), "mode": mode, "schedule": schedule})
 			if err != nil {
 				return "", fmt.Errorf("mode %s, schedule %s: %w", mode, schedule, err)
 			}
 			took = append(took, d)
 		}
 	}
-	return s.figure(query, took), nil
+	return s.flights.figure(query, took), nil
 }
 
 // figure is the digest of a query and how fast its runs were.
-func (s *suite) figure(query string, took []time.Duration) string {
+func (w *workload) figure(query string, took []time.Duration) string {
 	slow, fast := slices.Max(took), slices.Min(took)
-	return fmt.Sprintf("%s, %d runs, %.1f to %.1f M records/s", s.expected[query], len(took), rows/1e6/slow.Seconds(), rows/1e6/fast.Seconds())
+	return fmt.Sprintf("%s, %d runs, %.1f to %.1f M records/s", w.expected[query], len(took), w.records/1e6/slow.Seconds(), w.records/1e6/fast.Seconds())
 }
 
 func (s *suite) out() string {
@@ -130,20 +146,20 @@ func (s *suite) out() string {
 }
 
 // compare checks the digest of an output and removes the output.
-func (s *suite) compare(ctx context.Context, query, out string) error {
+func (s *suite) compare(ctx context.Context, w *workload, query, out string) error {
 	got, err := run(ctx, s.root, nil, s.bin("sluice"), "digest", out)
 	if err != nil {
 		return err
 	}
-	if want := s.expected[query].String(); got != want {
+	if want := w.expected[query].String(); got != want {
 		return fmt.Errorf("digest %s, want %s", got, want)
 	}
 	return os.RemoveAll(out)
 }
 
-// params are the parameters of a query, as NAME=VALUE in the order of names.
+// params are the parameters of a query over the flights.
 func (s *suite) params(query, out string) []string {
-	ps := []string{"query=" + query, "input=" + s.input, "out=" + out, "airports=" + filepath.Join(s.root, "data", "airports.csv")}
+	ps := []string{"query=" + query, "input=" + s.input, "out=" + out, "order=observed", "airports=" + filepath.Join(s.root, "data", "airports.csv")}
 	for name, v := range parameters {
 		ps = append(ps, name+"="+v)
 	}
@@ -152,21 +168,21 @@ func (s *suite) params(query, out string) []string {
 }
 
 // embedded runs a query in one process and returns the time that it took, if its answer is right.
-func (s *suite) embedded(ctx context.Context, query string, settings map[string]string) (time.Duration, error) {
+func (s *suite) embedded(ctx context.Context, w *workload, query string, settings map[string]string) (time.Duration, error) {
 	out := s.out()
 	var args []string
-	for _, p := range s.params(query, out) {
+	for _, p := range w.params(query, out) {
 		args = append(args, "--"+p)
 	}
 	for name, v := range settings {
 		args = append(args, "--sluice."+name+"="+v)
 	}
 	start := time.Now()
-	if _, err := run(ctx, s.dir, nil, s.bin("examples", "flights"), args...); err != nil {
+	if _, err := run(ctx, s.dir, nil, s.bin("examples", w.binary), args...); err != nil {
 		return 0, err
 	}
 	took := time.Since(start)
-	return took, s.compare(ctx, query, out)
+	return took, s.compare(ctx, w, query, out)
 }
 
 // faults is a claim that a scenario of jepsen holds, with the line of its output that begins with word as the figure.

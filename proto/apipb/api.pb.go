@@ -12,7 +12,7 @@ package apipb
 import (
 	commandpb "github.com/sluiceio/sluice/proto/commandpb"
 	jobpb "github.com/sluiceio/sluice/proto/jobpb"
-	_ "github.com/sluiceio/sluice/proto/taskpb"
+	taskpb "github.com/sluiceio/sluice/proto/taskpb"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -26,6 +26,82 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+type BlameCause int32
+
+const (
+	BlameCause_BLAME_UNSPECIFIED   BlameCause = 0
+	BlameCause_BLAME_SPLIT_SILENT  BlameCause = 1  // an active split has no records
+	BlameCause_BLAME_SPLIT_BEHIND  BlameCause = 2  // an active split reads, and is the oldest
+	BlameCause_BLAME_AWAITS_SPLITS BlameCause = 3  // a bounded source may still give out splits
+	BlameCause_BLAME_OPERATOR      BlameCause = 4  // an operator has not done yet what was asked of it before the watermark
+	BlameCause_BLAME_BACKLOG       BlameCause = 5  // the watermark waits in front of a subtask that reads what lies before it
+	BlameCause_BLAME_NOT_RUNNING   BlameCause = 6  // a subtask does not run
+	BlameCause_BLAME_UNKNOWN       BlameCause = 7  // a subtask runs and has not told yet
+	BlameCause_BLAME_IDLE          BlameCause = 8  // every input is idle
+	BlameCause_BLAME_NO_TIME       BlameCause = 9  // the source makes no watermarks before its end
+	BlameCause_BLAME_ENDED         BlameCause = 10 // nothing: the input has ended
+	BlameCause_BLAME_STORED        BlameCause = 11 // its input is read from stored results, whose records come before their watermarks
+)
+
+// Enum value maps for BlameCause.
+var (
+	BlameCause_name = map[int32]string{
+		0:  "BLAME_UNSPECIFIED",
+		1:  "BLAME_SPLIT_SILENT",
+		2:  "BLAME_SPLIT_BEHIND",
+		3:  "BLAME_AWAITS_SPLITS",
+		4:  "BLAME_OPERATOR",
+		5:  "BLAME_BACKLOG",
+		6:  "BLAME_NOT_RUNNING",
+		7:  "BLAME_UNKNOWN",
+		8:  "BLAME_IDLE",
+		9:  "BLAME_NO_TIME",
+		10: "BLAME_ENDED",
+		11: "BLAME_STORED",
+	}
+	BlameCause_value = map[string]int32{
+		"BLAME_UNSPECIFIED":   0,
+		"BLAME_SPLIT_SILENT":  1,
+		"BLAME_SPLIT_BEHIND":  2,
+		"BLAME_AWAITS_SPLITS": 3,
+		"BLAME_OPERATOR":      4,
+		"BLAME_BACKLOG":       5,
+		"BLAME_NOT_RUNNING":   6,
+		"BLAME_UNKNOWN":       7,
+		"BLAME_IDLE":          8,
+		"BLAME_NO_TIME":       9,
+		"BLAME_ENDED":         10,
+		"BLAME_STORED":        11,
+	}
+)
+
+func (x BlameCause) Enum() *BlameCause {
+	p := new(BlameCause)
+	*p = x
+	return p
+}
+
+func (x BlameCause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BlameCause) Descriptor() protoreflect.EnumDescriptor {
+	return file_proto_apipb_api_proto_enumTypes[0].Descriptor()
+}
+
+func (BlameCause) Type() protoreflect.EnumType {
+	return &file_proto_apipb_api_proto_enumTypes[0]
+}
+
+func (x BlameCause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BlameCause.Descriptor instead.
+func (BlameCause) EnumDescriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{0}
+}
 
 type ErrorDetail struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -1819,6 +1895,505 @@ func (x *LogLine) GetData() []byte {
 	return nil
 }
 
+type WatermarksRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatermarksRequest) Reset() {
+	*x = WatermarksRequest{}
+	mi := &file_proto_apipb_api_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatermarksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatermarksRequest) ProtoMessage() {}
+
+func (x *WatermarksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatermarksRequest.ProtoReflect.Descriptor instead.
+func (*WatermarksRequest) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *WatermarksRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+// WatermarksResponse is the stable JSON of `watermarks -o json`. Event times are as in sluice.task.Clock.
+type WatermarksResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Status        jobpb.JobStatus        `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.JobStatus" json:"status,omitempty"`
+	NowUs         int64                  `protobuf:"varint,4,opt,name=now_us,json=nowUs,proto3" json:"now_us,omitempty"`          // the leader's clock
+	NewestUs      int64                  `protobuf:"varint,5,opt,name=newest_us,json=newestUs,proto3" json:"newest_us,omitempty"` // largest event time that any source has read
+	Operators     []*OperatorClock       `protobuf:"bytes,6,rep,name=operators,proto3" json:"operators,omitempty"`                // by chain
+	Blames        []*Blame               `protobuf:"bytes,7,rep,name=blames,proto3" json:"blames,omitempty"`                      // for each chain that has no consumers
+	Read          *ReadInfo              `protobuf:"bytes,8,opt,name=read,proto3" json:"read,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatermarksResponse) Reset() {
+	*x = WatermarksResponse{}
+	mi := &file_proto_apipb_api_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatermarksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatermarksResponse) ProtoMessage() {}
+
+func (x *WatermarksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatermarksResponse.ProtoReflect.Descriptor instead.
+func (*WatermarksResponse) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *WatermarksResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WatermarksResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WatermarksResponse) GetStatus() jobpb.JobStatus {
+	if x != nil {
+		return x.Status
+	}
+	return jobpb.JobStatus(0)
+}
+
+func (x *WatermarksResponse) GetNowUs() int64 {
+	if x != nil {
+		return x.NowUs
+	}
+	return 0
+}
+
+func (x *WatermarksResponse) GetNewestUs() int64 {
+	if x != nil {
+		return x.NewestUs
+	}
+	return 0
+}
+
+func (x *WatermarksResponse) GetOperators() []*OperatorClock {
+	if x != nil {
+		return x.Operators
+	}
+	return nil
+}
+
+func (x *WatermarksResponse) GetBlames() []*Blame {
+	if x != nil {
+		return x.Blames
+	}
+	return nil
+}
+
+func (x *WatermarksResponse) GetRead() *ReadInfo {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+// OperatorClock is the clock of one chain of operators.
+type OperatorClock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operator      string                 `protobuf:"bytes,1,opt,name=operator,proto3" json:"operator,omitempty"` // name of the chain
+	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
+	Operators     []string               `protobuf:"bytes,3,rep,name=operators,proto3" json:"operators,omitempty"`
+	State         taskpb.ClockState      `protobuf:"varint,4,opt,name=state,proto3,enum=sluice.task.ClockState" json:"state,omitempty"`    // ACTIVE if any subtask is
+	WatermarkUs   int64                  `protobuf:"varint,5,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"` // the lowest of its active subtasks
+	Subtasks      []*SubtaskClock        `protobuf:"bytes,6,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	Inputs        []string               `protobuf:"bytes,7,rep,name=inputs,proto3" json:"inputs,omitempty"` // operators that feed its inputs, in order; several edges may lead to one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperatorClock) Reset() {
+	*x = OperatorClock{}
+	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperatorClock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperatorClock) ProtoMessage() {}
+
+func (x *OperatorClock) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperatorClock.ProtoReflect.Descriptor instead.
+func (*OperatorClock) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *OperatorClock) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *OperatorClock) GetChain() int32 {
+	if x != nil {
+		return x.Chain
+	}
+	return 0
+}
+
+func (x *OperatorClock) GetOperators() []string {
+	if x != nil {
+		return x.Operators
+	}
+	return nil
+}
+
+func (x *OperatorClock) GetState() taskpb.ClockState {
+	if x != nil {
+		return x.State
+	}
+	return taskpb.ClockState(0)
+}
+
+func (x *OperatorClock) GetWatermarkUs() int64 {
+	if x != nil {
+		return x.WatermarkUs
+	}
+	return 0
+}
+
+func (x *OperatorClock) GetSubtasks() []*SubtaskClock {
+	if x != nil {
+		return x.Subtasks
+	}
+	return nil
+}
+
+func (x *OperatorClock) GetInputs() []string {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+type SubtaskClock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Worker        string                 `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
+	State         jobpb.SubtaskState     `protobuf:"varint,4,opt,name=state,proto3,enum=sluice.job.SubtaskState" json:"state,omitempty"`
+	Clock         *taskpb.Clock          `protobuf:"bytes,5,opt,name=clock,proto3" json:"clock,omitempty"` // newest that the leader has; absent: none of this attempt
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubtaskClock) Reset() {
+	*x = SubtaskClock{}
+	mi := &file_proto_apipb_api_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubtaskClock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubtaskClock) ProtoMessage() {}
+
+func (x *SubtaskClock) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubtaskClock.ProtoReflect.Descriptor instead.
+func (*SubtaskClock) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *SubtaskClock) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *SubtaskClock) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *SubtaskClock) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *SubtaskClock) GetState() jobpb.SubtaskState {
+	if x != nil {
+		return x.State
+	}
+	return jobpb.SubtaskState(0)
+}
+
+func (x *SubtaskClock) GetClock() *taskpb.Clock {
+	if x != nil {
+		return x.Clock
+	}
+	return nil
+}
+
+// Blame leads from a subtask at the end of the job to what holds its clock.
+type Blame struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Steps         []*BlameStep           `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"` // the first is where time is missed, the last is where it is held
+	Cause         BlameCause             `protobuf:"varint,2,opt,name=cause,proto3,enum=sluice.api.BlameCause" json:"cause,omitempty"`
+	Operator      string                 `protobuf:"bytes,3,opt,name=operator,proto3" json:"operator,omitempty"`                             // that holds it; of a source and SPLIT causes: the source
+	Split         *taskpb.SplitClock     `protobuf:"bytes,4,opt,name=split,proto3" json:"split,omitempty"`                                   // SPLIT causes
+	SilentUs      int64                  `protobuf:"varint,5,opt,name=silent_us,json=silentUs,proto3" json:"silent_us,omitempty"`            // SPLIT_SILENT: how long it has had no record; -1: it has had none since it was given out
+	IdleAfterUs   int64                  `protobuf:"varint,6,opt,name=idle_after_us,json=idleAfterUs,proto3" json:"idle_after_us,omitempty"` // SPLIT_SILENT: of the source; 0: it is never idle
+	Bounded       bool                   `protobuf:"varint,7,opt,name=bounded,proto3" json:"bounded,omitempty"`                              // of the source
+	State         jobpb.SubtaskState     `protobuf:"varint,8,opt,name=state,proto3,enum=sluice.job.SubtaskState" json:"state,omitempty"`     // NOT_RUNNING
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Blame) Reset() {
+	*x = Blame{}
+	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Blame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Blame) ProtoMessage() {}
+
+func (x *Blame) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Blame.ProtoReflect.Descriptor instead.
+func (*Blame) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Blame) GetSteps() []*BlameStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *Blame) GetCause() BlameCause {
+	if x != nil {
+		return x.Cause
+	}
+	return BlameCause_BLAME_UNSPECIFIED
+}
+
+func (x *Blame) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *Blame) GetSplit() *taskpb.SplitClock {
+	if x != nil {
+		return x.Split
+	}
+	return nil
+}
+
+func (x *Blame) GetSilentUs() int64 {
+	if x != nil {
+		return x.SilentUs
+	}
+	return 0
+}
+
+func (x *Blame) GetIdleAfterUs() int64 {
+	if x != nil {
+		return x.IdleAfterUs
+	}
+	return 0
+}
+
+func (x *Blame) GetBounded() bool {
+	if x != nil {
+		return x.Bounded
+	}
+	return false
+}
+
+func (x *Blame) GetState() jobpb.SubtaskState {
+	if x != nil {
+		return x.State
+	}
+	return jobpb.SubtaskState(0)
+}
+
+type BlameStep struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operator      string                 `protobuf:"bytes,1,opt,name=operator,proto3" json:"operator,omitempty"` // name of the chain
+	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
+	Index         int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	WatermarkUs   int64                  `protobuf:"varint,4,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"`
+	Input         string                 `protobuf:"bytes,5,opt,name=input,proto3" json:"input,omitempty"` // operator whose records it waits for; empty at the last step
+	From          int32                  `protobuf:"varint,6,opt,name=from,proto3" json:"from,omitempty"`  // and the subtask of it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BlameStep) Reset() {
+	*x = BlameStep{}
+	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlameStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlameStep) ProtoMessage() {}
+
+func (x *BlameStep) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlameStep.ProtoReflect.Descriptor instead.
+func (*BlameStep) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *BlameStep) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *BlameStep) GetChain() int32 {
+	if x != nil {
+		return x.Chain
+	}
+	return 0
+}
+
+func (x *BlameStep) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *BlameStep) GetWatermarkUs() int64 {
+	if x != nil {
+		return x.WatermarkUs
+	}
+	return 0
+}
+
+func (x *BlameStep) GetInput() string {
+	if x != nil {
+		return x.Input
+	}
+	return ""
+}
+
+func (x *BlameStep) GetFrom() int32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
 type UploadRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Part:
@@ -1832,7 +2407,7 @@ type UploadRequest struct {
 
 func (x *UploadRequest) Reset() {
 	*x = UploadRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[23]
+	mi := &file_proto_apipb_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +2419,7 @@ func (x *UploadRequest) String() string {
 func (*UploadRequest) ProtoMessage() {}
 
 func (x *UploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[23]
+	mi := &file_proto_apipb_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +2432,7 @@ func (x *UploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadRequest.ProtoReflect.Descriptor instead.
 func (*UploadRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{23}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UploadRequest) GetPart() isUploadRequest_Part {
@@ -1911,7 +2486,7 @@ type UploadHeader struct {
 
 func (x *UploadHeader) Reset() {
 	*x = UploadHeader{}
-	mi := &file_proto_apipb_api_proto_msgTypes[24]
+	mi := &file_proto_apipb_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2498,7 @@ func (x *UploadHeader) String() string {
 func (*UploadHeader) ProtoMessage() {}
 
 func (x *UploadHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[24]
+	mi := &file_proto_apipb_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2511,7 @@ func (x *UploadHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadHeader.ProtoReflect.Descriptor instead.
 func (*UploadHeader) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{24}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UploadHeader) GetDigest() string {
@@ -1963,7 +2538,7 @@ type UploadResponse struct {
 
 func (x *UploadResponse) Reset() {
 	*x = UploadResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	mi := &file_proto_apipb_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2550,7 @@ func (x *UploadResponse) String() string {
 func (*UploadResponse) ProtoMessage() {}
 
 func (x *UploadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	mi := &file_proto_apipb_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +2563,7 @@ func (x *UploadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadResponse.ProtoReflect.Descriptor instead.
 func (*UploadResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{25}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UploadResponse) GetDigest() string {
@@ -2014,7 +2589,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[26]
+	mi := &file_proto_apipb_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2601,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[26]
+	mi := &file_proto_apipb_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2614,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{26}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StatRequest) GetDigest() string {
@@ -2059,7 +2634,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	mi := &file_proto_apipb_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2646,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	mi := &file_proto_apipb_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2659,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{27}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StatResponse) GetExists() bool {
@@ -2110,7 +2685,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	mi := &file_proto_apipb_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2697,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	mi := &file_proto_apipb_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2710,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{28}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FetchRequest) GetDigest() string {
@@ -2154,7 +2729,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_proto_apipb_api_proto_msgTypes[29]
+	mi := &file_proto_apipb_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2741,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[29]
+	mi := &file_proto_apipb_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2754,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{29}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -2197,7 +2772,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[30]
+	mi := &file_proto_apipb_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2784,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[30]
+	mi := &file_proto_apipb_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2797,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{30}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{36}
 }
 
 type InfoResponse struct {
@@ -2243,7 +2818,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[31]
+	mi := &file_proto_apipb_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2830,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[31]
+	mi := &file_proto_apipb_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2843,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{31}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *InfoResponse) GetCluster() string {
@@ -2350,7 +2925,7 @@ type WorkersRequest struct {
 
 func (x *WorkersRequest) Reset() {
 	*x = WorkersRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[32]
+	mi := &file_proto_apipb_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2937,7 @@ func (x *WorkersRequest) String() string {
 func (*WorkersRequest) ProtoMessage() {}
 
 func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[32]
+	mi := &file_proto_apipb_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2950,7 @@ func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersRequest.ProtoReflect.Descriptor instead.
 func (*WorkersRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{32}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WorkersRequest) GetStale() bool {
@@ -2395,7 +2970,7 @@ type WorkersResponse struct {
 
 func (x *WorkersResponse) Reset() {
 	*x = WorkersResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[33]
+	mi := &file_proto_apipb_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2407,7 +2982,7 @@ func (x *WorkersResponse) String() string {
 func (*WorkersResponse) ProtoMessage() {}
 
 func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[33]
+	mi := &file_proto_apipb_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2420,7 +2995,7 @@ func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersResponse.ProtoReflect.Descriptor instead.
 func (*WorkersResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{33}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WorkersResponse) GetWorkers() []*WorkerInfo {
@@ -2448,7 +3023,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[34]
+	mi := &file_proto_apipb_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +3035,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[34]
+	mi := &file_proto_apipb_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +3048,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{34}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WorkerInfo) GetWorker() *commandpb.Worker {
@@ -2507,7 +3082,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[35]
+	mi := &file_proto_apipb_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +3094,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[35]
+	mi := &file_proto_apipb_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2532,7 +3107,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{35}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -2557,7 +3132,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[36]
+	mi := &file_proto_apipb_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +3144,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[36]
+	mi := &file_proto_apipb_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +3157,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{36}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{42}
 }
 
 type PeersRequest struct {
@@ -2594,7 +3169,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[37]
+	mi := &file_proto_apipb_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +3181,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[37]
+	mi := &file_proto_apipb_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +3194,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{37}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PeersRequest) GetStale() bool {
@@ -2640,7 +3215,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[38]
+	mi := &file_proto_apipb_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +3227,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[38]
+	mi := &file_proto_apipb_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +3240,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{38}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PeersResponse) GetPeers() []*PeerInfo {
@@ -2706,7 +3281,7 @@ type PeerInfo struct {
 
 func (x *PeerInfo) Reset() {
 	*x = PeerInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[39]
+	mi := &file_proto_apipb_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +3293,7 @@ func (x *PeerInfo) String() string {
 func (*PeerInfo) ProtoMessage() {}
 
 func (x *PeerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[39]
+	mi := &file_proto_apipb_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +3306,7 @@ func (x *PeerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerInfo.ProtoReflect.Descriptor instead.
 func (*PeerInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{39}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PeerInfo) GetId() string {
@@ -2808,7 +3383,7 @@ type AddPeerRequest struct {
 
 func (x *AddPeerRequest) Reset() {
 	*x = AddPeerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[40]
+	mi := &file_proto_apipb_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2820,7 +3395,7 @@ func (x *AddPeerRequest) String() string {
 func (*AddPeerRequest) ProtoMessage() {}
 
 func (x *AddPeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[40]
+	mi := &file_proto_apipb_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2833,7 +3408,7 @@ func (x *AddPeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPeerRequest.ProtoReflect.Descriptor instead.
 func (*AddPeerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{40}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AddPeerRequest) GetId() string {
@@ -2865,7 +3440,7 @@ type AddPeerResponse struct {
 
 func (x *AddPeerResponse) Reset() {
 	*x = AddPeerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[41]
+	mi := &file_proto_apipb_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +3452,7 @@ func (x *AddPeerResponse) String() string {
 func (*AddPeerResponse) ProtoMessage() {}
 
 func (x *AddPeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[41]
+	mi := &file_proto_apipb_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +3465,7 @@ func (x *AddPeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPeerResponse.ProtoReflect.Descriptor instead.
 func (*AddPeerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{41}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{47}
 }
 
 type RemovePeerRequest struct {
@@ -2903,7 +3478,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[42]
+	mi := &file_proto_apipb_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +3490,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[42]
+	mi := &file_proto_apipb_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +3503,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{42}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -2953,7 +3528,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[43]
+	mi := &file_proto_apipb_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2965,7 +3540,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[43]
+	mi := &file_proto_apipb_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2978,7 +3553,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{43}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{49}
 }
 
 type TransferLeaderRequest struct {
@@ -2990,7 +3565,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[44]
+	mi := &file_proto_apipb_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3577,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[44]
+	mi := &file_proto_apipb_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3590,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{44}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -3034,7 +3609,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[45]
+	mi := &file_proto_apipb_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3046,7 +3621,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[45]
+	mi := &file_proto_apipb_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3059,7 +3634,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{45}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -3077,7 +3652,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[46]
+	mi := &file_proto_apipb_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3664,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[46]
+	mi := &file_proto_apipb_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3677,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{46}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{52}
 }
 
 type RestoreSnapshotRequest struct {
@@ -3114,7 +3689,7 @@ type RestoreSnapshotRequest struct {
 
 func (x *RestoreSnapshotRequest) Reset() {
 	*x = RestoreSnapshotRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[47]
+	mi := &file_proto_apipb_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3701,7 @@ func (x *RestoreSnapshotRequest) String() string {
 func (*RestoreSnapshotRequest) ProtoMessage() {}
 
 func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[47]
+	mi := &file_proto_apipb_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3714,7 @@ func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{47}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RestoreSnapshotRequest) GetData() []byte {
@@ -3158,7 +3733,7 @@ type RestoreSnapshotResponse struct {
 
 func (x *RestoreSnapshotResponse) Reset() {
 	*x = RestoreSnapshotResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[48]
+	mi := &file_proto_apipb_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3170,7 +3745,7 @@ func (x *RestoreSnapshotResponse) String() string {
 func (*RestoreSnapshotResponse) ProtoMessage() {}
 
 func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[48]
+	mi := &file_proto_apipb_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3183,7 +3758,7 @@ func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{48}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RestoreSnapshotResponse) GetIndex() uint64 {
@@ -3208,7 +3783,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[49]
+	mi := &file_proto_apipb_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3795,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[49]
+	mi := &file_proto_apipb_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3808,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{49}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *HelloRequest) GetId() string {
@@ -3302,7 +3877,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[50]
+	mi := &file_proto_apipb_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3889,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[50]
+	mi := &file_proto_apipb_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3902,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{50}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *HelloResponse) GetId() string {
@@ -3405,7 +3980,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[51]
+	mi := &file_proto_apipb_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3417,7 +3992,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[51]
+	mi := &file_proto_apipb_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3430,7 +4005,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{51}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *JoinRequest) GetId() string {
@@ -3470,7 +4045,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[52]
+	mi := &file_proto_apipb_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +4057,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[52]
+	mi := &file_proto_apipb_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3495,7 +4070,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{52}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *JoinResponse) GetCluster() string {
@@ -3513,7 +4088,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[53]
+	mi := &file_proto_apipb_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3525,7 +4100,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[53]
+	mi := &file_proto_apipb_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3538,7 +4113,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{53}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{59}
 }
 
 type InventoryResponse struct {
@@ -3550,7 +4125,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[54]
+	mi := &file_proto_apipb_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +4137,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[54]
+	mi := &file_proto_apipb_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +4150,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{54}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *InventoryResponse) GetArtifacts() []string {
@@ -3594,7 +4169,7 @@ type ChainRequest struct {
 
 func (x *ChainRequest) Reset() {
 	*x = ChainRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[55]
+	mi := &file_proto_apipb_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3606,7 +4181,7 @@ func (x *ChainRequest) String() string {
 func (*ChainRequest) ProtoMessage() {}
 
 func (x *ChainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[55]
+	mi := &file_proto_apipb_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3619,7 +4194,7 @@ func (x *ChainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainRequest.ProtoReflect.Descriptor instead.
 func (*ChainRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{55}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ChainRequest) GetIndex() uint64 {
@@ -3640,7 +4215,7 @@ type ChainResponse struct {
 
 func (x *ChainResponse) Reset() {
 	*x = ChainResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[56]
+	mi := &file_proto_apipb_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3652,7 +4227,7 @@ func (x *ChainResponse) String() string {
 func (*ChainResponse) ProtoMessage() {}
 
 func (x *ChainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[56]
+	mi := &file_proto_apipb_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3665,7 +4240,7 @@ func (x *ChainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainResponse.ProtoReflect.Descriptor instead.
 func (*ChainResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{56}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ChainResponse) GetApplied() uint64 {
@@ -3858,7 +4433,48 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\aLogLine\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\"a\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"%\n" +
+	"\x11WatermarksRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\xa9\x02\n" +
+	"\x12WatermarksResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12-\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x15.sluice.job.JobStatusR\x06status\x12\x15\n" +
+	"\x06now_us\x18\x04 \x01(\x03R\x05nowUs\x12\x1b\n" +
+	"\tnewest_us\x18\x05 \x01(\x03R\bnewestUs\x127\n" +
+	"\toperators\x18\x06 \x03(\v2\x19.sluice.api.OperatorClockR\toperators\x12)\n" +
+	"\x06blames\x18\a \x03(\v2\x11.sluice.api.BlameR\x06blames\x12(\n" +
+	"\x04read\x18\b \x01(\v2\x14.sluice.api.ReadInfoR\x04read\"\xff\x01\n" +
+	"\rOperatorClock\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\tR\boperator\x12\x14\n" +
+	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x1c\n" +
+	"\toperators\x18\x03 \x03(\tR\toperators\x12-\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x17.sluice.task.ClockStateR\x05state\x12!\n" +
+	"\fwatermark_us\x18\x05 \x01(\x03R\vwatermarkUs\x124\n" +
+	"\bsubtasks\x18\x06 \x03(\v2\x18.sluice.api.SubtaskClockR\bsubtasks\x12\x16\n" +
+	"\x06inputs\x18\a \x03(\tR\x06inputs\"\xb0\x01\n" +
+	"\fSubtaskClock\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06worker\x12.\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x18.sluice.job.SubtaskStateR\x05state\x12(\n" +
+	"\x05clock\x18\x05 \x01(\v2\x12.sluice.task.ClockR\x05clock\"\xb8\x02\n" +
+	"\x05Blame\x12+\n" +
+	"\x05steps\x18\x01 \x03(\v2\x15.sluice.api.BlameStepR\x05steps\x12,\n" +
+	"\x05cause\x18\x02 \x01(\x0e2\x16.sluice.api.BlameCauseR\x05cause\x12\x1a\n" +
+	"\boperator\x18\x03 \x01(\tR\boperator\x12-\n" +
+	"\x05split\x18\x04 \x01(\v2\x17.sluice.task.SplitClockR\x05split\x12\x1b\n" +
+	"\tsilent_us\x18\x05 \x01(\x03R\bsilentUs\x12\"\n" +
+	"\ridle_after_us\x18\x06 \x01(\x03R\vidleAfterUs\x12\x18\n" +
+	"\abounded\x18\a \x01(\bR\abounded\x12.\n" +
+	"\x05state\x18\b \x01(\x0e2\x18.sluice.job.SubtaskStateR\x05state\"\xa0\x01\n" +
+	"\tBlameStep\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\tR\boperator\x12\x14\n" +
+	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x05R\x05index\x12!\n" +
+	"\fwatermark_us\x18\x04 \x01(\x03R\vwatermarkUs\x12\x14\n" +
+	"\x05input\x18\x05 \x01(\tR\x05input\x12\x12\n" +
+	"\x04from\x18\x06 \x01(\x05R\x04from\"a\n" +
 	"\rUploadRequest\x122\n" +
 	"\x06header\x18\x01 \x01(\v2\x18.sluice.api.UploadHeaderH\x00R\x06header\x12\x14\n" +
 	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\x06\n" +
@@ -3978,7 +4594,23 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\rChainResponse\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\fR\x05chain\x12\x19\n" +
-	"\bat_index\x18\x03 \x01(\fR\aatIndex2\xee\x03\n" +
+	"\bat_index\x18\x03 \x01(\fR\aatIndex*\x83\x02\n" +
+	"\n" +
+	"BlameCause\x12\x15\n" +
+	"\x11BLAME_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12BLAME_SPLIT_SILENT\x10\x01\x12\x16\n" +
+	"\x12BLAME_SPLIT_BEHIND\x10\x02\x12\x17\n" +
+	"\x13BLAME_AWAITS_SPLITS\x10\x03\x12\x12\n" +
+	"\x0eBLAME_OPERATOR\x10\x04\x12\x11\n" +
+	"\rBLAME_BACKLOG\x10\x05\x12\x15\n" +
+	"\x11BLAME_NOT_RUNNING\x10\x06\x12\x11\n" +
+	"\rBLAME_UNKNOWN\x10\a\x12\x0e\n" +
+	"\n" +
+	"BLAME_IDLE\x10\b\x12\x11\n" +
+	"\rBLAME_NO_TIME\x10\t\x12\x0f\n" +
+	"\vBLAME_ENDED\x10\n" +
+	"\x12\x10\n" +
+	"\fBLAME_STORED\x10\v2\xbb\x04\n" +
 	"\x04Jobs\x12?\n" +
 	"\x06Submit\x12\x19.sluice.api.SubmitRequest\x1a\x1a.sluice.api.SubmitResponse\x129\n" +
 	"\x04Plan\x12\x17.sluice.api.PlanRequest\x1a\x18.sluice.api.PlanResponse\x129\n" +
@@ -3987,7 +4619,9 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x04Wait\x12\x17.sluice.api.WaitRequest\x1a\x1a.sluice.api.StatusResponse\x12?\n" +
 	"\x06Cancel\x12\x19.sluice.api.CancelRequest\x1a\x1a.sluice.api.CancelResponse\x128\n" +
 	"\x06Events\x12\x19.sluice.api.EventsRequest\x1a\x11.sluice.job.Event0\x01\x126\n" +
-	"\x04Logs\x12\x17.sluice.api.LogsRequest\x1a\x13.sluice.api.LogLine0\x012\xc1\x01\n" +
+	"\x04Logs\x12\x17.sluice.api.LogsRequest\x1a\x13.sluice.api.LogLine0\x01\x12K\n" +
+	"\n" +
+	"Watermarks\x12\x1d.sluice.api.WatermarksRequest\x1a\x1e.sluice.api.WatermarksResponse2\xc1\x01\n" +
 	"\tArtifacts\x12A\n" +
 	"\x06Upload\x12\x19.sluice.api.UploadRequest\x1a\x1a.sluice.api.UploadResponse(\x01\x129\n" +
 	"\x04Stat\x12\x17.sluice.api.StatRequest\x1a\x18.sluice.api.StatResponse\x126\n" +
@@ -4022,174 +4656,199 @@ func file_proto_apipb_api_proto_rawDescGZIP() []byte {
 	return file_proto_apipb_api_proto_rawDescData
 }
 
-var file_proto_apipb_api_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_proto_apipb_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_proto_apipb_api_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_proto_apipb_api_proto_goTypes = []any{
-	(*ErrorDetail)(nil),             // 0: sluice.api.ErrorDetail
-	(*SubmitRequest)(nil),           // 1: sluice.api.SubmitRequest
-	(*SubmitResponse)(nil),          // 2: sluice.api.SubmitResponse
-	(*PlanRequest)(nil),             // 3: sluice.api.PlanRequest
-	(*PlanResponse)(nil),            // 4: sluice.api.PlanResponse
-	(*ListRequest)(nil),             // 5: sluice.api.ListRequest
-	(*ListResponse)(nil),            // 6: sluice.api.ListResponse
-	(*JobSummary)(nil),              // 7: sluice.api.JobSummary
-	(*ReadInfo)(nil),                // 8: sluice.api.ReadInfo
-	(*StatusRequest)(nil),           // 9: sluice.api.StatusRequest
-	(*WaitRequest)(nil),             // 10: sluice.api.WaitRequest
-	(*StatusResponse)(nil),          // 11: sluice.api.StatusResponse
-	(*SubtaskStatus)(nil),           // 12: sluice.api.SubtaskStatus
-	(*RegionInfo)(nil),              // 13: sluice.api.RegionInfo
-	(*RegionRange)(nil),             // 14: sluice.api.RegionRange
-	(*EdgeInfo)(nil),                // 15: sluice.api.EdgeInfo
-	(*ResultInfo)(nil),              // 16: sluice.api.ResultInfo
-	(*SinkInfo)(nil),                // 17: sluice.api.SinkInfo
-	(*CancelRequest)(nil),           // 18: sluice.api.CancelRequest
-	(*CancelResponse)(nil),          // 19: sluice.api.CancelResponse
-	(*EventsRequest)(nil),           // 20: sluice.api.EventsRequest
-	(*LogsRequest)(nil),             // 21: sluice.api.LogsRequest
-	(*LogLine)(nil),                 // 22: sluice.api.LogLine
-	(*UploadRequest)(nil),           // 23: sluice.api.UploadRequest
-	(*UploadHeader)(nil),            // 24: sluice.api.UploadHeader
-	(*UploadResponse)(nil),          // 25: sluice.api.UploadResponse
-	(*StatRequest)(nil),             // 26: sluice.api.StatRequest
-	(*StatResponse)(nil),            // 27: sluice.api.StatResponse
-	(*FetchRequest)(nil),            // 28: sluice.api.FetchRequest
-	(*Chunk)(nil),                   // 29: sluice.api.Chunk
-	(*InfoRequest)(nil),             // 30: sluice.api.InfoRequest
-	(*InfoResponse)(nil),            // 31: sluice.api.InfoResponse
-	(*WorkersRequest)(nil),          // 32: sluice.api.WorkersRequest
-	(*WorkersResponse)(nil),         // 33: sluice.api.WorkersResponse
-	(*WorkerInfo)(nil),              // 34: sluice.api.WorkerInfo
-	(*DrainWorkerRequest)(nil),      // 35: sluice.api.DrainWorkerRequest
-	(*DrainWorkerResponse)(nil),     // 36: sluice.api.DrainWorkerResponse
-	(*PeersRequest)(nil),            // 37: sluice.api.PeersRequest
-	(*PeersResponse)(nil),           // 38: sluice.api.PeersResponse
-	(*PeerInfo)(nil),                // 39: sluice.api.PeerInfo
-	(*AddPeerRequest)(nil),          // 40: sluice.api.AddPeerRequest
-	(*AddPeerResponse)(nil),         // 41: sluice.api.AddPeerResponse
-	(*RemovePeerRequest)(nil),       // 42: sluice.api.RemovePeerRequest
-	(*RemovePeerResponse)(nil),      // 43: sluice.api.RemovePeerResponse
-	(*TransferLeaderRequest)(nil),   // 44: sluice.api.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 45: sluice.api.TransferLeaderResponse
-	(*SaveSnapshotRequest)(nil),     // 46: sluice.api.SaveSnapshotRequest
-	(*RestoreSnapshotRequest)(nil),  // 47: sluice.api.RestoreSnapshotRequest
-	(*RestoreSnapshotResponse)(nil), // 48: sluice.api.RestoreSnapshotResponse
-	(*HelloRequest)(nil),            // 49: sluice.api.HelloRequest
-	(*HelloResponse)(nil),           // 50: sluice.api.HelloResponse
-	(*JoinRequest)(nil),             // 51: sluice.api.JoinRequest
-	(*JoinResponse)(nil),            // 52: sluice.api.JoinResponse
-	(*InventoryRequest)(nil),        // 53: sluice.api.InventoryRequest
-	(*InventoryResponse)(nil),       // 54: sluice.api.InventoryResponse
-	(*ChainRequest)(nil),            // 55: sluice.api.ChainRequest
-	(*ChainResponse)(nil),           // 56: sluice.api.ChainResponse
-	nil,                             // 57: sluice.api.StatusResponse.ParamsEntry
-	nil,                             // 58: sluice.api.StatusResponse.SettingsEntry
-	(*jobpb.JobSpec)(nil),           // 59: sluice.job.JobSpec
-	(*jobpb.Plan)(nil),              // 60: sluice.job.Plan
-	(*jobpb.Diagnostic)(nil),        // 61: sluice.job.Diagnostic
-	(jobpb.JobStatus)(0),            // 62: sluice.job.JobStatus
-	(*jobpb.Failure)(nil),           // 63: sluice.job.Failure
-	(jobpb.SubtaskState)(0),         // 64: sluice.job.SubtaskState
-	(*jobpb.Counters)(nil),          // 65: sluice.job.Counters
-	(jobpb.RegionStatus)(0),         // 66: sluice.job.RegionStatus
-	(jobpb.Partitioner)(0),          // 67: sluice.job.Partitioner
-	(jobpb.ExchangeKind)(0),         // 68: sluice.job.ExchangeKind
-	(jobpb.Guarantee)(0),            // 69: sluice.job.Guarantee
-	(*commandpb.Worker)(nil),        // 70: sluice.command.Worker
-	(*jobpb.Event)(nil),             // 71: sluice.job.Event
+	(BlameCause)(0),                 // 0: sluice.api.BlameCause
+	(*ErrorDetail)(nil),             // 1: sluice.api.ErrorDetail
+	(*SubmitRequest)(nil),           // 2: sluice.api.SubmitRequest
+	(*SubmitResponse)(nil),          // 3: sluice.api.SubmitResponse
+	(*PlanRequest)(nil),             // 4: sluice.api.PlanRequest
+	(*PlanResponse)(nil),            // 5: sluice.api.PlanResponse
+	(*ListRequest)(nil),             // 6: sluice.api.ListRequest
+	(*ListResponse)(nil),            // 7: sluice.api.ListResponse
+	(*JobSummary)(nil),              // 8: sluice.api.JobSummary
+	(*ReadInfo)(nil),                // 9: sluice.api.ReadInfo
+	(*StatusRequest)(nil),           // 10: sluice.api.StatusRequest
+	(*WaitRequest)(nil),             // 11: sluice.api.WaitRequest
+	(*StatusResponse)(nil),          // 12: sluice.api.StatusResponse
+	(*SubtaskStatus)(nil),           // 13: sluice.api.SubtaskStatus
+	(*RegionInfo)(nil),              // 14: sluice.api.RegionInfo
+	(*RegionRange)(nil),             // 15: sluice.api.RegionRange
+	(*EdgeInfo)(nil),                // 16: sluice.api.EdgeInfo
+	(*ResultInfo)(nil),              // 17: sluice.api.ResultInfo
+	(*SinkInfo)(nil),                // 18: sluice.api.SinkInfo
+	(*CancelRequest)(nil),           // 19: sluice.api.CancelRequest
+	(*CancelResponse)(nil),          // 20: sluice.api.CancelResponse
+	(*EventsRequest)(nil),           // 21: sluice.api.EventsRequest
+	(*LogsRequest)(nil),             // 22: sluice.api.LogsRequest
+	(*LogLine)(nil),                 // 23: sluice.api.LogLine
+	(*WatermarksRequest)(nil),       // 24: sluice.api.WatermarksRequest
+	(*WatermarksResponse)(nil),      // 25: sluice.api.WatermarksResponse
+	(*OperatorClock)(nil),           // 26: sluice.api.OperatorClock
+	(*SubtaskClock)(nil),            // 27: sluice.api.SubtaskClock
+	(*Blame)(nil),                   // 28: sluice.api.Blame
+	(*BlameStep)(nil),               // 29: sluice.api.BlameStep
+	(*UploadRequest)(nil),           // 30: sluice.api.UploadRequest
+	(*UploadHeader)(nil),            // 31: sluice.api.UploadHeader
+	(*UploadResponse)(nil),          // 32: sluice.api.UploadResponse
+	(*StatRequest)(nil),             // 33: sluice.api.StatRequest
+	(*StatResponse)(nil),            // 34: sluice.api.StatResponse
+	(*FetchRequest)(nil),            // 35: sluice.api.FetchRequest
+	(*Chunk)(nil),                   // 36: sluice.api.Chunk
+	(*InfoRequest)(nil),             // 37: sluice.api.InfoRequest
+	(*InfoResponse)(nil),            // 38: sluice.api.InfoResponse
+	(*WorkersRequest)(nil),          // 39: sluice.api.WorkersRequest
+	(*WorkersResponse)(nil),         // 40: sluice.api.WorkersResponse
+	(*WorkerInfo)(nil),              // 41: sluice.api.WorkerInfo
+	(*DrainWorkerRequest)(nil),      // 42: sluice.api.DrainWorkerRequest
+	(*DrainWorkerResponse)(nil),     // 43: sluice.api.DrainWorkerResponse
+	(*PeersRequest)(nil),            // 44: sluice.api.PeersRequest
+	(*PeersResponse)(nil),           // 45: sluice.api.PeersResponse
+	(*PeerInfo)(nil),                // 46: sluice.api.PeerInfo
+	(*AddPeerRequest)(nil),          // 47: sluice.api.AddPeerRequest
+	(*AddPeerResponse)(nil),         // 48: sluice.api.AddPeerResponse
+	(*RemovePeerRequest)(nil),       // 49: sluice.api.RemovePeerRequest
+	(*RemovePeerResponse)(nil),      // 50: sluice.api.RemovePeerResponse
+	(*TransferLeaderRequest)(nil),   // 51: sluice.api.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 52: sluice.api.TransferLeaderResponse
+	(*SaveSnapshotRequest)(nil),     // 53: sluice.api.SaveSnapshotRequest
+	(*RestoreSnapshotRequest)(nil),  // 54: sluice.api.RestoreSnapshotRequest
+	(*RestoreSnapshotResponse)(nil), // 55: sluice.api.RestoreSnapshotResponse
+	(*HelloRequest)(nil),            // 56: sluice.api.HelloRequest
+	(*HelloResponse)(nil),           // 57: sluice.api.HelloResponse
+	(*JoinRequest)(nil),             // 58: sluice.api.JoinRequest
+	(*JoinResponse)(nil),            // 59: sluice.api.JoinResponse
+	(*InventoryRequest)(nil),        // 60: sluice.api.InventoryRequest
+	(*InventoryResponse)(nil),       // 61: sluice.api.InventoryResponse
+	(*ChainRequest)(nil),            // 62: sluice.api.ChainRequest
+	(*ChainResponse)(nil),           // 63: sluice.api.ChainResponse
+	nil,                             // 64: sluice.api.StatusResponse.ParamsEntry
+	nil,                             // 65: sluice.api.StatusResponse.SettingsEntry
+	(*jobpb.JobSpec)(nil),           // 66: sluice.job.JobSpec
+	(*jobpb.Plan)(nil),              // 67: sluice.job.Plan
+	(*jobpb.Diagnostic)(nil),        // 68: sluice.job.Diagnostic
+	(jobpb.JobStatus)(0),            // 69: sluice.job.JobStatus
+	(*jobpb.Failure)(nil),           // 70: sluice.job.Failure
+	(jobpb.SubtaskState)(0),         // 71: sluice.job.SubtaskState
+	(*jobpb.Counters)(nil),          // 72: sluice.job.Counters
+	(jobpb.RegionStatus)(0),         // 73: sluice.job.RegionStatus
+	(jobpb.Partitioner)(0),          // 74: sluice.job.Partitioner
+	(jobpb.ExchangeKind)(0),         // 75: sluice.job.ExchangeKind
+	(jobpb.Guarantee)(0),            // 76: sluice.job.Guarantee
+	(taskpb.ClockState)(0),          // 77: sluice.task.ClockState
+	(*taskpb.Clock)(nil),            // 78: sluice.task.Clock
+	(*taskpb.SplitClock)(nil),       // 79: sluice.task.SplitClock
+	(*commandpb.Worker)(nil),        // 80: sluice.command.Worker
+	(*jobpb.Event)(nil),             // 81: sluice.job.Event
 }
 var file_proto_apipb_api_proto_depIdxs = []int32{
-	59, // 0: sluice.api.SubmitRequest.spec:type_name -> sluice.job.JobSpec
-	59, // 1: sluice.api.PlanRequest.spec:type_name -> sluice.job.JobSpec
-	60, // 2: sluice.api.PlanResponse.plan:type_name -> sluice.job.Plan
-	61, // 3: sluice.api.PlanResponse.errors:type_name -> sluice.job.Diagnostic
-	15, // 4: sluice.api.PlanResponse.edges:type_name -> sluice.api.EdgeInfo
-	13, // 5: sluice.api.PlanResponse.regions:type_name -> sluice.api.RegionInfo
-	62, // 6: sluice.api.ListRequest.status:type_name -> sluice.job.JobStatus
-	7,  // 7: sluice.api.ListResponse.jobs:type_name -> sluice.api.JobSummary
-	8,  // 8: sluice.api.ListResponse.read:type_name -> sluice.api.ReadInfo
-	62, // 9: sluice.api.JobSummary.status:type_name -> sluice.job.JobStatus
-	62, // 10: sluice.api.WaitRequest.until:type_name -> sluice.job.JobStatus
-	62, // 11: sluice.api.StatusResponse.status:type_name -> sluice.job.JobStatus
-	12, // 12: sluice.api.StatusResponse.subtasks:type_name -> sluice.api.SubtaskStatus
-	13, // 13: sluice.api.StatusResponse.regions:type_name -> sluice.api.RegionInfo
-	15, // 14: sluice.api.StatusResponse.edges:type_name -> sluice.api.EdgeInfo
-	63, // 15: sluice.api.StatusResponse.failure:type_name -> sluice.job.Failure
-	63, // 16: sluice.api.StatusResponse.failures:type_name -> sluice.job.Failure
-	17, // 17: sluice.api.StatusResponse.sinks:type_name -> sluice.api.SinkInfo
-	61, // 18: sluice.api.StatusResponse.warnings:type_name -> sluice.job.Diagnostic
-	57, // 19: sluice.api.StatusResponse.params:type_name -> sluice.api.StatusResponse.ParamsEntry
-	58, // 20: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
-	8,  // 21: sluice.api.StatusResponse.read:type_name -> sluice.api.ReadInfo
-	64, // 22: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
-	65, // 23: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
-	66, // 24: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
-	14, // 25: sluice.api.RegionInfo.after:type_name -> sluice.api.RegionRange
-	67, // 26: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
-	68, // 27: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
-	16, // 28: sluice.api.EdgeInfo.result:type_name -> sluice.api.ResultInfo
-	69, // 29: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
-	62, // 30: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
-	24, // 31: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
-	34, // 32: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
-	8,  // 33: sluice.api.WorkersResponse.read:type_name -> sluice.api.ReadInfo
-	70, // 34: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
-	39, // 35: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
-	8,  // 36: sluice.api.PeersResponse.read:type_name -> sluice.api.ReadInfo
-	1,  // 37: sluice.api.Jobs.Submit:input_type -> sluice.api.SubmitRequest
-	3,  // 38: sluice.api.Jobs.Plan:input_type -> sluice.api.PlanRequest
-	5,  // 39: sluice.api.Jobs.List:input_type -> sluice.api.ListRequest
-	9,  // 40: sluice.api.Jobs.Status:input_type -> sluice.api.StatusRequest
-	10, // 41: sluice.api.Jobs.Wait:input_type -> sluice.api.WaitRequest
-	18, // 42: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
-	20, // 43: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
-	21, // 44: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
-	23, // 45: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
-	26, // 46: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
-	28, // 47: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
-	30, // 48: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
-	32, // 49: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
-	35, // 50: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
-	37, // 51: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
-	40, // 52: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
-	42, // 53: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
-	44, // 54: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
-	46, // 55: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
-	47, // 56: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
-	49, // 57: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
-	51, // 58: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
-	23, // 59: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
-	53, // 60: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
-	55, // 61: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
-	2,  // 62: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
-	4,  // 63: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
-	6,  // 64: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
-	11, // 65: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
-	11, // 66: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
-	19, // 67: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
-	71, // 68: sluice.api.Jobs.Events:output_type -> sluice.job.Event
-	22, // 69: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
-	25, // 70: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
-	27, // 71: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
-	29, // 72: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
-	31, // 73: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
-	33, // 74: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
-	36, // 75: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
-	38, // 76: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
-	41, // 77: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
-	43, // 78: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
-	45, // 79: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
-	29, // 80: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
-	48, // 81: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
-	50, // 82: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
-	52, // 83: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
-	25, // 84: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
-	54, // 85: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
-	56, // 86: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
-	62, // [62:87] is the sub-list for method output_type
-	37, // [37:62] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	66, // 0: sluice.api.SubmitRequest.spec:type_name -> sluice.job.JobSpec
+	66, // 1: sluice.api.PlanRequest.spec:type_name -> sluice.job.JobSpec
+	67, // 2: sluice.api.PlanResponse.plan:type_name -> sluice.job.Plan
+	68, // 3: sluice.api.PlanResponse.errors:type_name -> sluice.job.Diagnostic
+	16, // 4: sluice.api.PlanResponse.edges:type_name -> sluice.api.EdgeInfo
+	14, // 5: sluice.api.PlanResponse.regions:type_name -> sluice.api.RegionInfo
+	69, // 6: sluice.api.ListRequest.status:type_name -> sluice.job.JobStatus
+	8,  // 7: sluice.api.ListResponse.jobs:type_name -> sluice.api.JobSummary
+	9,  // 8: sluice.api.ListResponse.read:type_name -> sluice.api.ReadInfo
+	69, // 9: sluice.api.JobSummary.status:type_name -> sluice.job.JobStatus
+	69, // 10: sluice.api.WaitRequest.until:type_name -> sluice.job.JobStatus
+	69, // 11: sluice.api.StatusResponse.status:type_name -> sluice.job.JobStatus
+	13, // 12: sluice.api.StatusResponse.subtasks:type_name -> sluice.api.SubtaskStatus
+	14, // 13: sluice.api.StatusResponse.regions:type_name -> sluice.api.RegionInfo
+	16, // 14: sluice.api.StatusResponse.edges:type_name -> sluice.api.EdgeInfo
+	70, // 15: sluice.api.StatusResponse.failure:type_name -> sluice.job.Failure
+	70, // 16: sluice.api.StatusResponse.failures:type_name -> sluice.job.Failure
+	18, // 17: sluice.api.StatusResponse.sinks:type_name -> sluice.api.SinkInfo
+	68, // 18: sluice.api.StatusResponse.warnings:type_name -> sluice.job.Diagnostic
+	64, // 19: sluice.api.StatusResponse.params:type_name -> sluice.api.StatusResponse.ParamsEntry
+	65, // 20: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
+	9,  // 21: sluice.api.StatusResponse.read:type_name -> sluice.api.ReadInfo
+	71, // 22: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
+	72, // 23: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
+	73, // 24: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
+	15, // 25: sluice.api.RegionInfo.after:type_name -> sluice.api.RegionRange
+	74, // 26: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
+	75, // 27: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
+	17, // 28: sluice.api.EdgeInfo.result:type_name -> sluice.api.ResultInfo
+	76, // 29: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
+	69, // 30: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
+	69, // 31: sluice.api.WatermarksResponse.status:type_name -> sluice.job.JobStatus
+	26, // 32: sluice.api.WatermarksResponse.operators:type_name -> sluice.api.OperatorClock
+	28, // 33: sluice.api.WatermarksResponse.blames:type_name -> sluice.api.Blame
+	9,  // 34: sluice.api.WatermarksResponse.read:type_name -> sluice.api.ReadInfo
+	77, // 35: sluice.api.OperatorClock.state:type_name -> sluice.task.ClockState
+	27, // 36: sluice.api.OperatorClock.subtasks:type_name -> sluice.api.SubtaskClock
+	71, // 37: sluice.api.SubtaskClock.state:type_name -> sluice.job.SubtaskState
+	78, // 38: sluice.api.SubtaskClock.clock:type_name -> sluice.task.Clock
+	29, // 39: sluice.api.Blame.steps:type_name -> sluice.api.BlameStep
+	0,  // 40: sluice.api.Blame.cause:type_name -> sluice.api.BlameCause
+	79, // 41: sluice.api.Blame.split:type_name -> sluice.task.SplitClock
+	71, // 42: sluice.api.Blame.state:type_name -> sluice.job.SubtaskState
+	31, // 43: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
+	41, // 44: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
+	9,  // 45: sluice.api.WorkersResponse.read:type_name -> sluice.api.ReadInfo
+	80, // 46: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
+	46, // 47: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
+	9,  // 48: sluice.api.PeersResponse.read:type_name -> sluice.api.ReadInfo
+	2,  // 49: sluice.api.Jobs.Submit:input_type -> sluice.api.SubmitRequest
+	4,  // 50: sluice.api.Jobs.Plan:input_type -> sluice.api.PlanRequest
+	6,  // 51: sluice.api.Jobs.List:input_type -> sluice.api.ListRequest
+	10, // 52: sluice.api.Jobs.Status:input_type -> sluice.api.StatusRequest
+	11, // 53: sluice.api.Jobs.Wait:input_type -> sluice.api.WaitRequest
+	19, // 54: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
+	21, // 55: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
+	22, // 56: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
+	24, // 57: sluice.api.Jobs.Watermarks:input_type -> sluice.api.WatermarksRequest
+	30, // 58: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
+	33, // 59: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
+	35, // 60: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
+	37, // 61: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
+	39, // 62: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
+	42, // 63: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
+	44, // 64: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
+	47, // 65: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
+	49, // 66: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
+	51, // 67: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
+	53, // 68: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
+	54, // 69: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
+	56, // 70: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
+	58, // 71: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
+	30, // 72: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
+	60, // 73: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
+	62, // 74: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
+	3,  // 75: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
+	5,  // 76: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
+	7,  // 77: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
+	12, // 78: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
+	12, // 79: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
+	20, // 80: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
+	81, // 81: sluice.api.Jobs.Events:output_type -> sluice.job.Event
+	23, // 82: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
+	25, // 83: sluice.api.Jobs.Watermarks:output_type -> sluice.api.WatermarksResponse
+	32, // 84: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
+	34, // 85: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
+	36, // 86: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
+	38, // 87: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
+	40, // 88: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
+	43, // 89: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
+	45, // 90: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
+	48, // 91: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
+	50, // 92: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
+	52, // 93: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
+	36, // 94: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
+	55, // 95: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
+	57, // 96: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
+	59, // 97: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
+	32, // 98: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
+	61, // 99: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
+	63, // 100: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
+	75, // [75:101] is the sub-list for method output_type
+	49, // [49:75] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_proto_apipb_api_proto_init() }
@@ -4201,7 +4860,7 @@ func file_proto_apipb_api_proto_init() {
 		(*PlanRequest_Spec)(nil),
 		(*PlanRequest_Job)(nil),
 	}
-	file_proto_apipb_api_proto_msgTypes[23].OneofWrappers = []any{
+	file_proto_apipb_api_proto_msgTypes[29].OneofWrappers = []any{
 		(*UploadRequest_Header)(nil),
 		(*UploadRequest_Data)(nil),
 	}
@@ -4210,13 +4869,14 @@ func file_proto_apipb_api_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_apipb_api_proto_rawDesc), len(file_proto_apipb_api_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   59,
+			NumEnums:      1,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   4,
 		},
 		GoTypes:           file_proto_apipb_api_proto_goTypes,
 		DependencyIndexes: file_proto_apipb_api_proto_depIdxs,
+		EnumInfos:         file_proto_apipb_api_proto_enumTypes,
 		MessageInfos:      file_proto_apipb_api_proto_msgTypes,
 	}.Build()
 	File_proto_apipb_api_proto = out.File

@@ -23,14 +23,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Jobs_Submit_FullMethodName = "/sluice.api.Jobs/Submit"
-	Jobs_Plan_FullMethodName   = "/sluice.api.Jobs/Plan"
-	Jobs_List_FullMethodName   = "/sluice.api.Jobs/List"
-	Jobs_Status_FullMethodName = "/sluice.api.Jobs/Status"
-	Jobs_Wait_FullMethodName   = "/sluice.api.Jobs/Wait"
-	Jobs_Cancel_FullMethodName = "/sluice.api.Jobs/Cancel"
-	Jobs_Events_FullMethodName = "/sluice.api.Jobs/Events"
-	Jobs_Logs_FullMethodName   = "/sluice.api.Jobs/Logs"
+	Jobs_Submit_FullMethodName     = "/sluice.api.Jobs/Submit"
+	Jobs_Plan_FullMethodName       = "/sluice.api.Jobs/Plan"
+	Jobs_List_FullMethodName       = "/sluice.api.Jobs/List"
+	Jobs_Status_FullMethodName     = "/sluice.api.Jobs/Status"
+	Jobs_Wait_FullMethodName       = "/sluice.api.Jobs/Wait"
+	Jobs_Cancel_FullMethodName     = "/sluice.api.Jobs/Cancel"
+	Jobs_Events_FullMethodName     = "/sluice.api.Jobs/Events"
+	Jobs_Logs_FullMethodName       = "/sluice.api.Jobs/Logs"
+	Jobs_Watermarks_FullMethodName = "/sluice.api.Jobs/Watermarks"
 )
 
 // JobsClient is the client API for Jobs service.
@@ -47,6 +48,8 @@ type JobsClient interface {
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
 	Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[jobpb.Event], error)
 	Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogLine], error)
+	// Watermarks says where the event time of a job stands, and who holds it back. Only the leader knows.
+	Watermarks(ctx context.Context, in *WatermarksRequest, opts ...grpc.CallOption) (*WatermarksResponse, error)
 }
 
 type jobsClient struct {
@@ -155,6 +158,16 @@ func (c *jobsClient) Logs(ctx context.Context, in *LogsRequest, opts ...grpc.Cal
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Jobs_LogsClient = grpc.ServerStreamingClient[LogLine]
 
+func (c *jobsClient) Watermarks(ctx context.Context, in *WatermarksRequest, opts ...grpc.CallOption) (*WatermarksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WatermarksResponse)
+	err := c.cc.Invoke(ctx, Jobs_Watermarks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // JobsServer is the server API for Jobs service.
 // All implementations must embed UnimplementedJobsServer
 // for forward compatibility.
@@ -169,6 +182,8 @@ type JobsServer interface {
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
 	Events(*EventsRequest, grpc.ServerStreamingServer[jobpb.Event]) error
 	Logs(*LogsRequest, grpc.ServerStreamingServer[LogLine]) error
+	// Watermarks says where the event time of a job stands, and who holds it back. Only the leader knows.
+	Watermarks(context.Context, *WatermarksRequest) (*WatermarksResponse, error)
 	mustEmbedUnimplementedJobsServer()
 }
 
@@ -202,6 +217,9 @@ func (UnimplementedJobsServer) Events(*EventsRequest, grpc.ServerStreamingServer
 }
 func (UnimplementedJobsServer) Logs(*LogsRequest, grpc.ServerStreamingServer[LogLine]) error {
 	return status.Error(codes.Unimplemented, "method Logs not implemented")
+}
+func (UnimplementedJobsServer) Watermarks(context.Context, *WatermarksRequest) (*WatermarksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Watermarks not implemented")
 }
 func (UnimplementedJobsServer) mustEmbedUnimplementedJobsServer() {}
 func (UnimplementedJobsServer) testEmbeddedByValue()              {}
@@ -354,6 +372,24 @@ func _Jobs_Logs_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Jobs_LogsServer = grpc.ServerStreamingServer[LogLine]
 
+func _Jobs_Watermarks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WatermarksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Watermarks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Watermarks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Watermarks(ctx, req.(*WatermarksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Jobs_ServiceDesc is the grpc.ServiceDesc for Jobs service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -384,6 +420,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Cancel",
 			Handler:    _Jobs_Cancel_Handler,
+		},
+		{
+			MethodName: "Watermarks",
+			Handler:    _Jobs_Watermarks_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

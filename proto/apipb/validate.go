@@ -179,6 +179,9 @@ func statuses(name string, all []jobpb.JobStatus) error {
 // Validate checks a status request.
 func (r *StatusRequest) Validate() error { return id("job", r.GetJob()) }
 
+// Validate checks the name of the job.
+func (r *WatermarksRequest) Validate() error { return id("job", r.GetJob()) }
+
 // Validate checks a wait.
 func (r *WaitRequest) Validate() error {
 	return errors.Join(id("job", r.GetJob()), statuses("until", r.GetUntil()))

@@ -973,6 +973,7 @@ type CoordinatorMessage struct {
 	//	*CoordinatorMessage_AbandonBuild
 	//	*CoordinatorMessage_OpenGate
 	//	*CoordinatorMessage_DropPartitions
+	//	*CoordinatorMessage_GroupClocks
 	Message       isCoordinatorMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1121,6 +1122,15 @@ func (x *CoordinatorMessage) GetDropPartitions() *taskpb.DropPartitions {
 	return nil
 }
 
+func (x *CoordinatorMessage) GetGroupClocks() *taskpb.GroupClocks {
+	if x != nil {
+		if x, ok := x.Message.(*CoordinatorMessage_GroupClocks); ok {
+			return x.GroupClocks
+		}
+	}
+	return nil
+}
+
 type isCoordinatorMessage_Message interface {
 	isCoordinatorMessage_Message()
 }
@@ -1169,6 +1179,10 @@ type CoordinatorMessage_DropPartitions struct {
 	DropPartitions *taskpb.DropPartitions `protobuf:"bytes,12,opt,name=drop_partitions,json=dropPartitions,proto3,oneof"`
 }
 
+type CoordinatorMessage_GroupClocks struct {
+	GroupClocks *taskpb.GroupClocks `protobuf:"bytes,30,opt,name=group_clocks,json=groupClocks,proto3,oneof"`
+}
+
 func (*CoordinatorMessage_Welcome) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_Ack) isCoordinatorMessage_Message() {}
@@ -1190,6 +1204,8 @@ func (*CoordinatorMessage_AbandonBuild) isCoordinatorMessage_Message() {}
 func (*CoordinatorMessage_OpenGate) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_DropPartitions) isCoordinatorMessage_Message() {}
+
+func (*CoordinatorMessage_GroupClocks) isCoordinatorMessage_Message() {}
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1748,7 +1764,7 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\bprotocol\x18\x05 \x01(\x05R\bprotocol\"+\n" +
 	"\bDraining\x12\x1f\n" +
 	"\vdeadline_us\x18\x01 \x01(\x03R\n" +
-	"deadlineUs\"\x91\x05\n" +
+	"deadlineUs\"\xd0\x05\n" +
 	"\x12CoordinatorMessage\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x123\n" +
 	"\awelcome\x18\x02 \x01(\v2\x17.sluice.control.WelcomeH\x00R\awelcome\x12'\n" +
@@ -1762,7 +1778,8 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\rabandon_build\x18\n" +
 	" \x01(\v2\x1c.sluice.control.AbandonBuildH\x00R\fabandonBuild\x124\n" +
 	"\topen_gate\x18\v \x01(\v2\x15.sluice.task.OpenGateH\x00R\bopenGate\x12F\n" +
-	"\x0fdrop_partitions\x18\f \x01(\v2\x1b.sluice.task.DropPartitionsH\x00R\x0edropPartitionsB\t\n" +
+	"\x0fdrop_partitions\x18\f \x01(\v2\x1b.sluice.task.DropPartitionsH\x00R\x0edropPartitions\x12=\n" +
+	"\fgroup_clocks\x18\x1e \x01(\v2\x18.sluice.task.GroupClocksH\x00R\vgroupClocksB\t\n" +
 	"\amessage\"\x98\x01\n" +
 	"\aWelcome\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
@@ -1850,8 +1867,9 @@ var file_proto_controlpb_control_proto_goTypes = []any{
 	(*taskpb.AssignSplits)(nil),     // 30: sluice.task.AssignSplits
 	(*taskpb.OpenGate)(nil),         // 31: sluice.task.OpenGate
 	(*taskpb.DropPartitions)(nil),   // 32: sluice.task.DropPartitions
-	(*jobpb.JobSpec)(nil),           // 33: sluice.job.JobSpec
-	(*taskpb.Deployment)(nil),       // 34: sluice.task.Deployment
+	(*taskpb.GroupClocks)(nil),      // 33: sluice.task.GroupClocks
+	(*jobpb.JobSpec)(nil),           // 34: sluice.job.JobSpec
+	(*taskpb.Deployment)(nil),       // 35: sluice.task.Deployment
 }
 var file_proto_controlpb_control_proto_depIdxs = []int32{
 	1,  // 0: sluice.control.WorkerMessage.register:type_name -> sluice.control.Register
@@ -1887,17 +1905,18 @@ var file_proto_controlpb_control_proto_depIdxs = []int32{
 	16, // 30: sluice.control.CoordinatorMessage.abandon_build:type_name -> sluice.control.AbandonBuild
 	31, // 31: sluice.control.CoordinatorMessage.open_gate:type_name -> sluice.task.OpenGate
 	32, // 32: sluice.control.CoordinatorMessage.drop_partitions:type_name -> sluice.task.DropPartitions
-	33, // 33: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
-	34, // 34: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
-	0,  // 35: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
-	17, // 36: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
-	10, // 37: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
-	18, // 38: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
-	37, // [37:39] is the sub-list for method output_type
-	35, // [35:37] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	33, // 33: sluice.control.CoordinatorMessage.group_clocks:type_name -> sluice.task.GroupClocks
+	34, // 34: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
+	35, // 35: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
+	0,  // 36: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
+	17, // 37: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
+	10, // 38: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
+	18, // 39: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
+	38, // [38:40] is the sub-list for method output_type
+	36, // [36:38] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_proto_controlpb_control_proto_init() }
@@ -1932,6 +1951,7 @@ func file_proto_controlpb_control_proto_init() {
 		(*CoordinatorMessage_AbandonBuild)(nil),
 		(*CoordinatorMessage_OpenGate)(nil),
 		(*CoordinatorMessage_DropPartitions)(nil),
+		(*CoordinatorMessage_GroupClocks)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -180,6 +180,15 @@ func (h *Heartbeat) Validate() error {
 			if c == nil {
 				return fmt.Errorf("samples[%d].sample.counters[%d]: empty", i, j)
 			}
+			if err := c.Validate(); err != nil {
+				return fmt.Errorf("samples[%d].sample.counters[%d]: %w", i, j, err)
+			}
+		}
+		if len(s.Sample.Clocks) > maxSubtasks {
+			return fmt.Errorf("samples[%d].sample.clocks: %d, at most %d", i, len(s.Sample.Clocks), maxSubtasks)
+		}
+		if err := s.Sample.ValidateTime(); err != nil {
+			return fmt.Errorf("samples[%d].sample.%w", i, err)
 		}
 	}
 	return nil
@@ -292,6 +301,11 @@ func (m *CoordinatorMessage) Validate() error {
 			return errors.New("drop_partitions: empty")
 		}
 		return within("drop_partitions", v.DropPartitions.Validate())
+	case *CoordinatorMessage_GroupClocks:
+		if v.GroupClocks == nil {
+			return errors.New("group_clocks: empty")
+		}
+		return within("group_clocks", v.GroupClocks.Validate())
 	}
 	return errors.New("no known message is set")
 }

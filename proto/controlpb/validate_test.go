@@ -147,6 +147,8 @@ func TestPlansOfDeletionAndGatesAreChecked(t *testing.T) {
 		"":                       {Term: 1, Message: &CoordinatorMessage_DropPartitions{DropPartitions: &taskpb.DropPartitions{Job: "j-1", Partitions: one}}},
 		"drop_partitions: empty": {Term: 1, Message: &CoordinatorMessage_DropPartitions{}},
 		"drop_partitions.job":    {Term: 1, Message: &CoordinatorMessage_DropPartitions{DropPartitions: &taskpb.DropPartitions{Job: "j-1"}}},
+		"group_clocks: empty":    {Term: 1, Message: &CoordinatorMessage_GroupClocks{}},
+		"group_clocks.job id":    {Term: 1, Message: &CoordinatorMessage_GroupClocks{GroupClocks: &taskpb.GroupClocks{}}},
 		"open_gate: empty":       {Term: 1, Message: &CoordinatorMessage_OpenGate{}},
 		"open_gate.job id":       {Term: 1, Message: &CoordinatorMessage_OpenGate{OpenGate: &taskpb.OpenGate{}}},
 	} {

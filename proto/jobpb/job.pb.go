@@ -2408,8 +2408,10 @@ type Counters struct {
 	StoredBytes     int64                  `protobuf:"varint,17,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"` // written into BLOCKING results
 	RereadBytes     int64                  `protobuf:"varint,18,opt,name=reread_bytes,json=rereadBytes,proto3" json:"reread_bytes,omitempty"` // read from BLOCKING results
 	SpilledRecords  int64                  `protobuf:"varint,19,opt,name=spilled_records,json=spilledRecords,proto3" json:"spilled_records,omitempty"`
-	SpillDepth      int32                  `protobuf:"varint,20,opt,name=spill_depth,json=spillDepth,proto3" json:"spill_depth,omitempty"` // deepest level of recursive partitions, or of merge passes
-	SpillFiles      int64                  `protobuf:"varint,25,opt,name=spill_files,json=spillFiles,proto3" json:"spill_files,omitempty"` // made on disk
+	SpillDepth      int32                  `protobuf:"varint,20,opt,name=spill_depth,json=spillDepth,proto3" json:"spill_depth,omitempty"`    // deepest level of recursive partitions, or of merge passes
+	SpillFiles      int64                  `protobuf:"varint,25,opt,name=spill_files,json=spillFiles,proto3" json:"spill_files,omitempty"`    // made on disk
+	DeadLetters     int64                  `protobuf:"varint,30,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"` // records that an error policy has made letters of
+	User            []*UserCounter         `protobuf:"bytes,31,rep,name=user,proto3" json:"user,omitempty"`                                   // in the order of the chain, then of declaration
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2591,6 +2593,81 @@ func (x *Counters) GetSpillFiles() int64 {
 	return 0
 }
 
+func (x *Counters) GetDeadLetters() int64 {
+	if x != nil {
+		return x.DeadLetters
+	}
+	return 0
+}
+
+func (x *Counters) GetUser() []*UserCounter {
+	if x != nil {
+		return x.User
+	}
+	return nil
+}
+
+// UserCounter is a count that an operator of the job has declared.
+type UserCounter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operator      string                 `protobuf:"bytes,1,opt,name=operator,proto3" json:"operator,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Value         int64                  `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserCounter) Reset() {
+	*x = UserCounter{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserCounter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserCounter) ProtoMessage() {}
+
+func (x *UserCounter) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserCounter.ProtoReflect.Descriptor instead.
+func (*UserCounter) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *UserCounter) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *UserCounter) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UserCounter) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
 // Failure is the root cause of a failed attempt.
 type Failure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2612,7 +2689,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2624,7 +2701,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2637,7 +2714,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{20}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Failure) GetCode() string {
@@ -2738,7 +2815,7 @@ type Committable struct {
 
 func (x *Committable) Reset() {
 	*x = Committable{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[21]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2827,7 @@ func (x *Committable) String() string {
 func (*Committable) ProtoMessage() {}
 
 func (x *Committable) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[21]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2840,7 @@ func (x *Committable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committable.ProtoReflect.Descriptor instead.
 func (*Committable) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{21}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Committable) GetSink() string {
@@ -2822,7 +2899,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[22]
+	mi := &file_proto_jobpb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2834,7 +2911,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[22]
+	mi := &file_proto_jobpb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2847,7 +2924,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{22}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Event) GetIndex() uint64 {
@@ -2933,7 +3010,7 @@ type Split struct {
 
 func (x *Split) Reset() {
 	*x = Split{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[23]
+	mi := &file_proto_jobpb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3022,7 @@ func (x *Split) String() string {
 func (*Split) ProtoMessage() {}
 
 func (x *Split) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[23]
+	mi := &file_proto_jobpb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3035,7 @@ func (x *Split) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Split.ProtoReflect.Descriptor instead.
 func (*Split) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{23}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Split) GetId() string {
@@ -3011,7 +3088,7 @@ type SourceState struct {
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[24]
+	mi := &file_proto_jobpb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3100,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[24]
+	mi := &file_proto_jobpb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3113,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{24}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SourceState) GetJob() string {
@@ -3099,7 +3176,7 @@ type SplitAssignment struct {
 
 func (x *SplitAssignment) Reset() {
 	*x = SplitAssignment{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[25]
+	mi := &file_proto_jobpb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3111,7 +3188,7 @@ func (x *SplitAssignment) String() string {
 func (*SplitAssignment) ProtoMessage() {}
 
 func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[25]
+	mi := &file_proto_jobpb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3124,7 +3201,7 @@ func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitAssignment.ProtoReflect.Descriptor instead.
 func (*SplitAssignment) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{25}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SplitAssignment) GetSubtask() int32 {
@@ -3346,7 +3423,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\fPartitionRef\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\x05R\x04edge\x12\x1a\n" +
 	"\bproducer\x18\x02 \x01(\x05R\bproducer\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\rR\aattempt\"\x96\x05\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\"\xe6\x05\n" +
 	"\bCounters\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -3374,7 +3451,13 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\vspill_depth\x18\x14 \x01(\x05R\n" +
 	"spillDepth\x12\x1f\n" +
 	"\vspill_files\x18\x19 \x01(\x03R\n" +
-	"spillFiles\"\xd7\x02\n" +
+	"spillFiles\x12!\n" +
+	"\fdead_letters\x18\x1e \x01(\x03R\vdeadLetters\x12+\n" +
+	"\x04user\x18\x1f \x03(\v2\x17.sluice.job.UserCounterR\x04user\"S\n" +
+	"\vUserCounter\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\tR\boperator\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\x03R\x05value\"\xd7\x02\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1a\n" +
@@ -3505,7 +3588,7 @@ func file_proto_jobpb_job_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_jobpb_job_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_proto_jobpb_job_proto_goTypes = []any{
 	(Mode)(0),                // 0: sluice.job.Mode
 	(Partitioner)(0),         // 1: sluice.job.Partitioner
@@ -3536,23 +3619,24 @@ var file_proto_jobpb_job_proto_goTypes = []any{
 	(*Partition)(nil),        // 26: sluice.job.Partition
 	(*PartitionRef)(nil),     // 27: sluice.job.PartitionRef
 	(*Counters)(nil),         // 28: sluice.job.Counters
-	(*Failure)(nil),          // 29: sluice.job.Failure
-	(*Committable)(nil),      // 30: sluice.job.Committable
-	(*Event)(nil),            // 31: sluice.job.Event
-	(*Split)(nil),            // 32: sluice.job.Split
-	(*SourceState)(nil),      // 33: sluice.job.SourceState
-	(*SplitAssignment)(nil),  // 34: sluice.job.SplitAssignment
-	nil,                      // 35: sluice.job.Graph.ParamsEntry
-	nil,                      // 36: sluice.job.Graph.SettingsEntry
-	nil,                      // 37: sluice.job.Plan.SettingsEntry
-	nil,                      // 38: sluice.job.JobSpec.ParamsEntry
-	nil,                      // 39: sluice.job.JobSpec.SettingsEntry
+	(*UserCounter)(nil),      // 29: sluice.job.UserCounter
+	(*Failure)(nil),          // 30: sluice.job.Failure
+	(*Committable)(nil),      // 31: sluice.job.Committable
+	(*Event)(nil),            // 32: sluice.job.Event
+	(*Split)(nil),            // 33: sluice.job.Split
+	(*SourceState)(nil),      // 34: sluice.job.SourceState
+	(*SplitAssignment)(nil),  // 35: sluice.job.SplitAssignment
+	nil,                      // 36: sluice.job.Graph.ParamsEntry
+	nil,                      // 37: sluice.job.Graph.SettingsEntry
+	nil,                      // 38: sluice.job.Plan.SettingsEntry
+	nil,                      // 39: sluice.job.JobSpec.ParamsEntry
+	nil,                      // 40: sluice.job.JobSpec.SettingsEntry
 }
 var file_proto_jobpb_job_proto_depIdxs = []int32{
 	10, // 0: sluice.job.Graph.operators:type_name -> sluice.job.Operator
 	0,  // 1: sluice.job.Graph.mode:type_name -> sluice.job.Mode
-	35, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
-	36, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
+	36, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
+	37, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
 	13, // 4: sluice.job.Graph.warnings:type_name -> sluice.job.Diagnostic
 	11, // 5: sluice.job.Operator.inputs:type_name -> sluice.job.Input
 	12, // 6: sluice.job.Operator.states:type_name -> sluice.job.StateDeclaration
@@ -3563,21 +3647,21 @@ var file_proto_jobpb_job_proto_depIdxs = []int32{
 	15, // 11: sluice.job.Plan.chains:type_name -> sluice.job.Chain
 	16, // 12: sluice.job.Plan.edges:type_name -> sluice.job.Edge
 	17, // 13: sluice.job.Plan.regions:type_name -> sluice.job.Region
-	37, // 14: sluice.job.Plan.settings:type_name -> sluice.job.Plan.SettingsEntry
+	38, // 14: sluice.job.Plan.settings:type_name -> sluice.job.Plan.SettingsEntry
 	1,  // 15: sluice.job.Edge.partitioner:type_name -> sluice.job.Partitioner
 	2,  // 16: sluice.job.Edge.exchange:type_name -> sluice.job.ExchangeKind
 	18, // 17: sluice.job.Region.subtasks:type_name -> sluice.job.SubtaskRange
-	38, // 18: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
-	39, // 19: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
+	39, // 18: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
+	40, // 19: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
 	19, // 20: sluice.job.Job.spec:type_name -> sluice.job.JobSpec
 	4,  // 21: sluice.job.Job.status:type_name -> sluice.job.JobStatus
 	4,  // 22: sluice.job.Job.desired:type_name -> sluice.job.JobStatus
 	14, // 23: sluice.job.Job.plan:type_name -> sluice.job.Plan
 	24, // 24: sluice.job.Job.regions:type_name -> sluice.job.RegionState
 	25, // 25: sluice.job.Job.subtasks:type_name -> sluice.job.Subtask
-	29, // 26: sluice.job.Job.failure:type_name -> sluice.job.Failure
-	29, // 27: sluice.job.Job.failures:type_name -> sluice.job.Failure
-	30, // 28: sluice.job.Job.committables:type_name -> sluice.job.Committable
+	30, // 26: sluice.job.Job.failure:type_name -> sluice.job.Failure
+	30, // 27: sluice.job.Job.failures:type_name -> sluice.job.Failure
+	31, // 28: sluice.job.Job.committables:type_name -> sluice.job.Committable
 	22, // 29: sluice.job.Job.committer:type_name -> sluice.job.Committer
 	23, // 30: sluice.job.Job.history:type_name -> sluice.job.Restart
 	21, // 31: sluice.job.Job.slots:type_name -> sluice.job.SlotGrant
@@ -3587,15 +3671,16 @@ var file_proto_jobpb_job_proto_depIdxs = []int32{
 	28, // 35: sluice.job.Subtask.counters:type_name -> sluice.job.Counters
 	26, // 36: sluice.job.Subtask.partitions:type_name -> sluice.job.Partition
 	7,  // 37: sluice.job.Partition.state:type_name -> sluice.job.PartitionState
-	8,  // 38: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
-	27, // 39: sluice.job.Failure.lost:type_name -> sluice.job.PartitionRef
-	32, // 40: sluice.job.SourceState.splits:type_name -> sluice.job.Split
-	34, // 41: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	29, // 38: sluice.job.Counters.user:type_name -> sluice.job.UserCounter
+	8,  // 39: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
+	27, // 40: sluice.job.Failure.lost:type_name -> sluice.job.PartitionRef
+	33, // 41: sluice.job.SourceState.splits:type_name -> sluice.job.Split
+	35, // 42: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_proto_jobpb_job_proto_init() }
@@ -3609,7 +3694,7 @@ func file_proto_jobpb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_jobpb_job_proto_rawDesc), len(file_proto_jobpb_job_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

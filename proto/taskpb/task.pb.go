@@ -26,6 +26,61 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type ClockState int32
+
+const (
+	ClockState_CLOCK_UNSPECIFIED ClockState = 0
+	ClockState_CLOCK_ACTIVE      ClockState = 1
+	ClockState_CLOCK_IDLE        ClockState = 2 // does not count
+	ClockState_CLOCK_ENDED       ClockState = 3
+	ClockState_CLOCK_PAUSED      ClockState = 4 // of a split: it is ahead of its alignment group and waits for it
+)
+
+// Enum value maps for ClockState.
+var (
+	ClockState_name = map[int32]string{
+		0: "CLOCK_UNSPECIFIED",
+		1: "CLOCK_ACTIVE",
+		2: "CLOCK_IDLE",
+		3: "CLOCK_ENDED",
+		4: "CLOCK_PAUSED",
+	}
+	ClockState_value = map[string]int32{
+		"CLOCK_UNSPECIFIED": 0,
+		"CLOCK_ACTIVE":      1,
+		"CLOCK_IDLE":        2,
+		"CLOCK_ENDED":       3,
+		"CLOCK_PAUSED":      4,
+	}
+)
+
+func (x ClockState) Enum() *ClockState {
+	p := new(ClockState)
+	*p = x
+	return p
+}
+
+func (x ClockState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ClockState) Descriptor() protoreflect.EnumDescriptor {
+	return file_proto_taskpb_task_proto_enumTypes[0].Descriptor()
+}
+
+func (ClockState) Type() protoreflect.EnumType {
+	return &file_proto_taskpb_task_proto_enumTypes[0]
+}
+
+func (x ClockState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ClockState.Descriptor instead.
+func (ClockState) EnumDescriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{0}
+}
+
 // Epochs fence messages, names and paths. Receivers compare per region and refuse anything older.
 type Epochs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1038,6 +1093,7 @@ type AgentMessage struct {
 	//	*AgentMessage_Shutdown
 	//	*AgentMessage_AssignSplits
 	//	*AgentMessage_OpenGate
+	//	*AgentMessage_GroupClocks
 	Message       isAgentMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1143,6 +1199,15 @@ func (x *AgentMessage) GetOpenGate() *OpenGate {
 	return nil
 }
 
+func (x *AgentMessage) GetGroupClocks() *GroupClocks {
+	if x != nil {
+		if x, ok := x.Message.(*AgentMessage_GroupClocks); ok {
+			return x.GroupClocks
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Message interface {
 	isAgentMessage_Message()
 }
@@ -1175,6 +1240,10 @@ type AgentMessage_OpenGate struct {
 	OpenGate *OpenGate `protobuf:"bytes,7,opt,name=open_gate,json=openGate,proto3,oneof"`
 }
 
+type AgentMessage_GroupClocks struct {
+	GroupClocks *GroupClocks `protobuf:"bytes,20,opt,name=group_clocks,json=groupClocks,proto3,oneof"`
+}
+
 func (*AgentMessage_Build) isAgentMessage_Message() {}
 
 func (*AgentMessage_Deploy) isAgentMessage_Message() {}
@@ -1188,6 +1257,8 @@ func (*AgentMessage_Shutdown) isAgentMessage_Message() {}
 func (*AgentMessage_AssignSplits) isAgentMessage_Message() {}
 
 func (*AgentMessage_OpenGate) isAgentMessage_Message() {}
+
+func (*AgentMessage_GroupClocks) isAgentMessage_Message() {}
 
 // Build asks for the logical graph; the process answers with one Built and exits.
 type Build struct {
@@ -1906,6 +1977,8 @@ type Sample struct {
 	NetworkBytes      int64                  `protobuf:"varint,4,opt,name=network_bytes,json=networkBytes,proto3" json:"network_bytes,omitempty"`                  // of the network memory, reserved for edges
 	NetworkLimitBytes int64                  `protobuf:"varint,5,opt,name=network_limit_bytes,json=networkLimitBytes,proto3" json:"network_limit_bytes,omitempty"` // the network memory
 	SpillFiles        int64                  `protobuf:"varint,6,opt,name=spill_files,json=spillFiles,proto3" json:"spill_files,omitempty"`                        // open now
+	Clocks            []*Clock               `protobuf:"bytes,20,rep,name=clocks,proto3" json:"clocks,omitempty"`                                                  // of the attempts that run, in the order of chain and index
+	Groups            []*GroupClock          `protobuf:"bytes,21,rep,name=groups,proto3" json:"groups,omitempty"`                                                  // of the alignment groups that its sources belong to
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1982,6 +2055,598 @@ func (x *Sample) GetSpillFiles() int64 {
 	return 0
 }
 
+func (x *Sample) GetClocks() []*Clock {
+	if x != nil {
+		return x.Clocks
+	}
+	return nil
+}
+
+func (x *Sample) GetGroups() []*GroupClock {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// Clock is where the event time of one attempt stands, and which of its inputs holds it there. Times are microseconds since the
+// Unix epoch; the lowest int64 is no time yet, the highest the end of the input.
+type Clock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chain         int32                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
+	Index         int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	ReadUs        int64                  `protobuf:"varint,4,opt,name=read_us,json=readUs,proto3" json:"read_us,omitempty"`                // when the subtask was asked, by the clock of its machine
+	WatermarkUs   int64                  `protobuf:"varint,5,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"` // the last one that its head has said
+	Idle          bool                   `protobuf:"varint,6,opt,name=idle,proto3" json:"idle,omitempty"`                                  // it does not count for its consumers
+	Inputs        []*InputClock          `protobuf:"bytes,7,rep,name=inputs,proto3" json:"inputs,omitempty"`                               // of an operator that reads edges, in order
+	Source        *SourceClock           `protobuf:"bytes,8,opt,name=source,proto3" json:"source,omitempty"`                               // of a source
+	Held          []*HeldClock           `protobuf:"bytes,9,rep,name=held,proto3" json:"held,omitempty"`                                   // operators of the chain that hold watermarks back from those behind them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Clock) Reset() {
+	*x = Clock{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Clock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Clock) ProtoMessage() {}
+
+func (x *Clock) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Clock.ProtoReflect.Descriptor instead.
+func (*Clock) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Clock) GetChain() int32 {
+	if x != nil {
+		return x.Chain
+	}
+	return 0
+}
+
+func (x *Clock) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Clock) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Clock) GetReadUs() int64 {
+	if x != nil {
+		return x.ReadUs
+	}
+	return 0
+}
+
+func (x *Clock) GetWatermarkUs() int64 {
+	if x != nil {
+		return x.WatermarkUs
+	}
+	return 0
+}
+
+func (x *Clock) GetIdle() bool {
+	if x != nil {
+		return x.Idle
+	}
+	return false
+}
+
+func (x *Clock) GetInputs() []*InputClock {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *Clock) GetSource() *SourceClock {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *Clock) GetHeld() []*HeldClock {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+type InputClock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         ClockState             `protobuf:"varint,1,opt,name=state,proto3,enum=sluice.task.ClockState" json:"state,omitempty"`
+	WatermarkUs   int64                  `protobuf:"varint,2,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"`
+	From          int32                  `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"` // subtask of the producer whose channel holds it; -1: none does
+	Channels      int32                  `protobuf:"varint,4,opt,name=channels,proto3" json:"channels,omitempty"`
+	IdleChannels  int32                  `protobuf:"varint,5,opt,name=idle_channels,json=idleChannels,proto3" json:"idle_channels,omitempty"`
+	EndedChannels int32                  `protobuf:"varint,6,opt,name=ended_channels,json=endedChannels,proto3" json:"ended_channels,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InputClock) Reset() {
+	*x = InputClock{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InputClock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InputClock) ProtoMessage() {}
+
+func (x *InputClock) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InputClock.ProtoReflect.Descriptor instead.
+func (*InputClock) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *InputClock) GetState() ClockState {
+	if x != nil {
+		return x.State
+	}
+	return ClockState_CLOCK_UNSPECIFIED
+}
+
+func (x *InputClock) GetWatermarkUs() int64 {
+	if x != nil {
+		return x.WatermarkUs
+	}
+	return 0
+}
+
+func (x *InputClock) GetFrom() int32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *InputClock) GetChannels() int32 {
+	if x != nil {
+		return x.Channels
+	}
+	return 0
+}
+
+func (x *InputClock) GetIdleChannels() int32 {
+	if x != nil {
+		return x.IdleChannels
+	}
+	return 0
+}
+
+func (x *InputClock) GetEndedChannels() int32 {
+	if x != nil {
+		return x.EndedChannels
+	}
+	return 0
+}
+
+type SourceClock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Marking       bool                   `protobuf:"varint,1,opt,name=marking,proto3" json:"marking,omitempty"` // it makes watermarks
+	Bounded       bool                   `protobuf:"varint,2,opt,name=bounded,proto3" json:"bounded,omitempty"`
+	Awaits        bool                   `protobuf:"varint,3,opt,name=awaits,proto3" json:"awaits,omitempty"`                                // it holds its clock for splits that it may still get
+	NewestUs      int64                  `protobuf:"varint,4,opt,name=newest_us,json=newestUs,proto3" json:"newest_us,omitempty"`            // largest event time that it has read
+	IdleAfterUs   int64                  `protobuf:"varint,5,opt,name=idle_after_us,json=idleAfterUs,proto3" json:"idle_after_us,omitempty"` // 0: no split is ever idle
+	Active        int32                  `protobuf:"varint,6,opt,name=active,proto3" json:"active,omitempty"`                                // splits, the paused ones included
+	Idle          int32                  `protobuf:"varint,7,opt,name=idle,proto3" json:"idle,omitempty"`
+	Ended         int32                  `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`
+	Paused        int32                  `protobuf:"varint,9,opt,name=paused,proto3" json:"paused,omitempty"`
+	Splits        []*SplitClock          `protobuf:"bytes,10,rep,name=splits,proto3" json:"splits,omitempty"` // that have not ended; those that hold the clock come first, and not more than some
+	Group         string                 `protobuf:"bytes,11,opt,name=group,proto3" json:"group,omitempty"`   // of alignment; empty: none
+	MaxDriftUs    int64                  `protobuf:"varint,12,opt,name=max_drift_us,json=maxDriftUs,proto3" json:"max_drift_us,omitempty"`
+	GroupUs       int64                  `protobuf:"varint,13,opt,name=group_us,json=groupUs,proto3" json:"group_us,omitempty"` // watermark of the group, as far as this process knows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceClock) Reset() {
+	*x = SourceClock{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceClock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceClock) ProtoMessage() {}
+
+func (x *SourceClock) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceClock.ProtoReflect.Descriptor instead.
+func (*SourceClock) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SourceClock) GetMarking() bool {
+	if x != nil {
+		return x.Marking
+	}
+	return false
+}
+
+func (x *SourceClock) GetBounded() bool {
+	if x != nil {
+		return x.Bounded
+	}
+	return false
+}
+
+func (x *SourceClock) GetAwaits() bool {
+	if x != nil {
+		return x.Awaits
+	}
+	return false
+}
+
+func (x *SourceClock) GetNewestUs() int64 {
+	if x != nil {
+		return x.NewestUs
+	}
+	return 0
+}
+
+func (x *SourceClock) GetIdleAfterUs() int64 {
+	if x != nil {
+		return x.IdleAfterUs
+	}
+	return 0
+}
+
+func (x *SourceClock) GetActive() int32 {
+	if x != nil {
+		return x.Active
+	}
+	return 0
+}
+
+func (x *SourceClock) GetIdle() int32 {
+	if x != nil {
+		return x.Idle
+	}
+	return 0
+}
+
+func (x *SourceClock) GetEnded() int32 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *SourceClock) GetPaused() int32 {
+	if x != nil {
+		return x.Paused
+	}
+	return 0
+}
+
+func (x *SourceClock) GetSplits() []*SplitClock {
+	if x != nil {
+		return x.Splits
+	}
+	return nil
+}
+
+func (x *SourceClock) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *SourceClock) GetMaxDriftUs() int64 {
+	if x != nil {
+		return x.MaxDriftUs
+	}
+	return 0
+}
+
+func (x *SourceClock) GetGroupUs() int64 {
+	if x != nil {
+		return x.GroupUs
+	}
+	return 0
+}
+
+type SplitClock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	State         ClockState             `protobuf:"varint,2,opt,name=state,proto3,enum=sluice.task.ClockState" json:"state,omitempty"`
+	WatermarkUs   int64                  `protobuf:"varint,3,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"`
+	NewestUs      int64                  `protobuf:"varint,4,opt,name=newest_us,json=newestUs,proto3" json:"newest_us,omitempty"` // largest event time that was read
+	RecordUs      int64                  `protobuf:"varint,5,opt,name=record_us,json=recordUs,proto3" json:"record_us,omitempty"` // when its last record was read, by the clock of the machine; 0: it has had none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SplitClock) Reset() {
+	*x = SplitClock{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SplitClock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SplitClock) ProtoMessage() {}
+
+func (x *SplitClock) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SplitClock.ProtoReflect.Descriptor instead.
+func (*SplitClock) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SplitClock) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SplitClock) GetState() ClockState {
+	if x != nil {
+		return x.State
+	}
+	return ClockState_CLOCK_UNSPECIFIED
+}
+
+func (x *SplitClock) GetWatermarkUs() int64 {
+	if x != nil {
+		return x.WatermarkUs
+	}
+	return 0
+}
+
+func (x *SplitClock) GetNewestUs() int64 {
+	if x != nil {
+		return x.NewestUs
+	}
+	return 0
+}
+
+func (x *SplitClock) GetRecordUs() int64 {
+	if x != nil {
+		return x.RecordUs
+	}
+	return 0
+}
+
+// HeldClock is an operator that passes watermarks on when it has done what was asked of it before them.
+type HeldClock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operator      string                 `protobuf:"bytes,1,opt,name=operator,proto3" json:"operator,omitempty"`
+	WatermarkUs   int64                  `protobuf:"varint,2,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"` // that those behind it have got
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldClock) Reset() {
+	*x = HeldClock{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldClock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldClock) ProtoMessage() {}
+
+func (x *HeldClock) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldClock.ProtoReflect.Descriptor instead.
+func (*HeldClock) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *HeldClock) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *HeldClock) GetWatermarkUs() int64 {
+	if x != nil {
+		return x.WatermarkUs
+	}
+	return 0
+}
+
+// GroupClock is the lowest watermark of the active splits that belong to an alignment group.
+type GroupClock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	WatermarkUs   int64                  `protobuf:"varint,2,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupClock) Reset() {
+	*x = GroupClock{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupClock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupClock) ProtoMessage() {}
+
+func (x *GroupClock) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupClock.ProtoReflect.Descriptor instead.
+func (*GroupClock) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GroupClock) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GroupClock) GetWatermarkUs() int64 {
+	if x != nil {
+		return x.WatermarkUs
+	}
+	return 0
+}
+
+// GroupClocks tells a process where the alignment groups that it has named stand in all other processes of the job. A group
+// that is missing has no active split there. Said again with every heartbeat; what is not heard for long counts no more.
+type GroupClocks struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Process       uint64                 `protobuf:"varint,2,opt,name=process,proto3" json:"process,omitempty"`
+	Groups        []*GroupClock          `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupClocks) Reset() {
+	*x = GroupClocks{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupClocks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupClocks) ProtoMessage() {}
+
+func (x *GroupClocks) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupClocks.ProtoReflect.Descriptor instead.
+func (*GroupClocks) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *GroupClocks) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *GroupClocks) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *GroupClocks) GetGroups() []*GroupClock {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 // ProcessFailure is a failure that belongs to no single attempt (the plan's fingerprint differs, …).
 type ProcessFailure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1992,7 +2657,7 @@ type ProcessFailure struct {
 
 func (x *ProcessFailure) Reset() {
 	*x = ProcessFailure{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[22]
+	mi := &file_proto_taskpb_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2669,7 @@ func (x *ProcessFailure) String() string {
 func (*ProcessFailure) ProtoMessage() {}
 
 func (x *ProcessFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[22]
+	mi := &file_proto_taskpb_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2682,7 @@ func (x *ProcessFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessFailure.ProtoReflect.Descriptor instead.
 func (*ProcessFailure) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{22}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ProcessFailure) GetFailure() *jobpb.Failure {
@@ -2129,7 +2794,7 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\fregion_epoch\x18\x03 \x01(\x04R\vregionEpoch\x12\x12\n" +
 	"\x04edge\x18\x04 \x01(\x05R\x04edge\x12\x1a\n" +
 	"\bproducer\x18\x05 \x01(\x05R\bproducer\x12\x18\n" +
-	"\aattempt\x18\x06 \x01(\rR\aattempt\"\x83\x03\n" +
+	"\aattempt\x18\x06 \x01(\rR\aattempt\"\xc2\x03\n" +
 	"\fAgentMessage\x12*\n" +
 	"\x05build\x18\x01 \x01(\v2\x12.sluice.task.BuildH\x00R\x05build\x121\n" +
 	"\x06deploy\x18\x02 \x01(\v2\x17.sluice.task.DeploymentH\x00R\x06deploy\x12-\n" +
@@ -2137,7 +2802,8 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x06commit\x18\x04 \x01(\v2\x13.sluice.task.CommitH\x00R\x06commit\x123\n" +
 	"\bshutdown\x18\x05 \x01(\v2\x15.sluice.task.ShutdownH\x00R\bshutdown\x12@\n" +
 	"\rassign_splits\x18\x06 \x01(\v2\x19.sluice.task.AssignSplitsH\x00R\fassignSplits\x124\n" +
-	"\topen_gate\x18\a \x01(\v2\x15.sluice.task.OpenGateH\x00R\bopenGateB\t\n" +
+	"\topen_gate\x18\a \x01(\v2\x15.sluice.task.OpenGateH\x00R\bopenGate\x12=\n" +
+	"\fgroup_clocks\x18\x14 \x01(\v2\x18.sluice.task.GroupClocksH\x00R\vgroupClocksB\t\n" +
 	"\amessage\"T\n" +
 	"\x05Build\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.sluice.job.JobSpecR\x04spec\x12\"\n" +
@@ -2190,7 +2856,7 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x05Built\x12'\n" +
 	"\x05graph\x18\x01 \x01(\v2\x11.sluice.job.GraphR\x05graph\x12.\n" +
 	"\x06errors\x18\x02 \x03(\v2\x16.sluice.job.DiagnosticR\x06errors\x12\x16\n" +
-	"\x06output\x18\x03 \x01(\tR\x06output\"\xf6\x01\n" +
+	"\x06output\x18\x03 \x01(\tR\x06output\"\xd3\x02\n" +
 	"\x06Sample\x120\n" +
 	"\bcounters\x18\x01 \x03(\v2\x14.sluice.job.CountersR\bcounters\x12\x1d\n" +
 	"\n" +
@@ -2199,9 +2865,71 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\rnetwork_bytes\x18\x04 \x01(\x03R\fnetworkBytes\x12.\n" +
 	"\x13network_limit_bytes\x18\x05 \x01(\x03R\x11networkLimitBytes\x12\x1f\n" +
 	"\vspill_files\x18\x06 \x01(\x03R\n" +
-	"spillFiles\"?\n" +
+	"spillFiles\x12*\n" +
+	"\x06clocks\x18\x14 \x03(\v2\x12.sluice.task.ClockR\x06clocks\x12/\n" +
+	"\x06groups\x18\x15 \x03(\v2\x17.sluice.task.GroupClockR\x06groups\"\xac\x02\n" +
+	"\x05Clock\x12\x14\n" +
+	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x17\n" +
+	"\aread_us\x18\x04 \x01(\x03R\x06readUs\x12!\n" +
+	"\fwatermark_us\x18\x05 \x01(\x03R\vwatermarkUs\x12\x12\n" +
+	"\x04idle\x18\x06 \x01(\bR\x04idle\x12/\n" +
+	"\x06inputs\x18\a \x03(\v2\x17.sluice.task.InputClockR\x06inputs\x120\n" +
+	"\x06source\x18\b \x01(\v2\x18.sluice.task.SourceClockR\x06source\x12*\n" +
+	"\x04held\x18\t \x03(\v2\x16.sluice.task.HeldClockR\x04held\"\xda\x01\n" +
+	"\n" +
+	"InputClock\x12-\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x17.sluice.task.ClockStateR\x05state\x12!\n" +
+	"\fwatermark_us\x18\x02 \x01(\x03R\vwatermarkUs\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\x05R\x04from\x12\x1a\n" +
+	"\bchannels\x18\x04 \x01(\x05R\bchannels\x12#\n" +
+	"\ridle_channels\x18\x05 \x01(\x05R\fidleChannels\x12%\n" +
+	"\x0eended_channels\x18\x06 \x01(\x05R\rendedChannels\"\xf8\x02\n" +
+	"\vSourceClock\x12\x18\n" +
+	"\amarking\x18\x01 \x01(\bR\amarking\x12\x18\n" +
+	"\abounded\x18\x02 \x01(\bR\abounded\x12\x16\n" +
+	"\x06awaits\x18\x03 \x01(\bR\x06awaits\x12\x1b\n" +
+	"\tnewest_us\x18\x04 \x01(\x03R\bnewestUs\x12\"\n" +
+	"\ridle_after_us\x18\x05 \x01(\x03R\vidleAfterUs\x12\x16\n" +
+	"\x06active\x18\x06 \x01(\x05R\x06active\x12\x12\n" +
+	"\x04idle\x18\a \x01(\x05R\x04idle\x12\x14\n" +
+	"\x05ended\x18\b \x01(\x05R\x05ended\x12\x16\n" +
+	"\x06paused\x18\t \x01(\x05R\x06paused\x12/\n" +
+	"\x06splits\x18\n" +
+	" \x03(\v2\x17.sluice.task.SplitClockR\x06splits\x12\x14\n" +
+	"\x05group\x18\v \x01(\tR\x05group\x12 \n" +
+	"\fmax_drift_us\x18\f \x01(\x03R\n" +
+	"maxDriftUs\x12\x19\n" +
+	"\bgroup_us\x18\r \x01(\x03R\agroupUs\"\xa8\x01\n" +
+	"\n" +
+	"SplitClock\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x17.sluice.task.ClockStateR\x05state\x12!\n" +
+	"\fwatermark_us\x18\x03 \x01(\x03R\vwatermarkUs\x12\x1b\n" +
+	"\tnewest_us\x18\x04 \x01(\x03R\bnewestUs\x12\x1b\n" +
+	"\trecord_us\x18\x05 \x01(\x03R\brecordUs\"J\n" +
+	"\tHeldClock\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\tR\boperator\x12!\n" +
+	"\fwatermark_us\x18\x02 \x01(\x03R\vwatermarkUs\"E\n" +
+	"\n" +
+	"GroupClock\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
+	"\fwatermark_us\x18\x02 \x01(\x03R\vwatermarkUs\"j\n" +
+	"\vGroupClocks\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
+	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12/\n" +
+	"\x06groups\x18\x03 \x03(\v2\x17.sluice.task.GroupClockR\x06groups\"?\n" +
 	"\x0eProcessFailure\x12-\n" +
-	"\afailure\x18\x01 \x01(\v2\x13.sluice.job.FailureR\afailureB)Z'github.com/sluiceio/sluice/proto/taskpbb\x06proto3"
+	"\afailure\x18\x01 \x01(\v2\x13.sluice.job.FailureR\afailure*h\n" +
+	"\n" +
+	"ClockState\x12\x15\n" +
+	"\x11CLOCK_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fCLOCK_ACTIVE\x10\x01\x12\x0e\n" +
+	"\n" +
+	"CLOCK_IDLE\x10\x02\x12\x0f\n" +
+	"\vCLOCK_ENDED\x10\x03\x12\x10\n" +
+	"\fCLOCK_PAUSED\x10\x04B)Z'github.com/sluiceio/sluice/proto/taskpbb\x06proto3"
 
 var (
 	file_proto_taskpb_task_proto_rawDescOnce sync.Once
@@ -2215,87 +2943,106 @@ func file_proto_taskpb_task_proto_rawDescGZIP() []byte {
 	return file_proto_taskpb_task_proto_rawDescData
 }
 
-var file_proto_taskpb_task_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_proto_taskpb_task_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_proto_taskpb_task_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_proto_taskpb_task_proto_goTypes = []any{
-	(*Epochs)(nil),            // 0: sluice.task.Epochs
-	(*Deployment)(nil),        // 1: sluice.task.Deployment
-	(*SubtaskDeployment)(nil), // 2: sluice.task.SubtaskDeployment
-	(*Location)(nil),          // 3: sluice.task.Location
-	(*Cancel)(nil),            // 4: sluice.task.Cancel
-	(*RegionEpoch)(nil),       // 5: sluice.task.RegionEpoch
-	(*Commit)(nil),            // 6: sluice.task.Commit
-	(*CommitResult)(nil),      // 7: sluice.task.CommitResult
-	(*SubtaskUpdate)(nil),     // 8: sluice.task.SubtaskUpdate
-	(*OpenGate)(nil),          // 9: sluice.task.OpenGate
-	(*DropPartitions)(nil),    // 10: sluice.task.DropPartitions
-	(*PartitionName)(nil),     // 11: sluice.task.PartitionName
-	(*AgentMessage)(nil),      // 12: sluice.task.AgentMessage
-	(*Build)(nil),             // 13: sluice.task.Build
-	(*Shutdown)(nil),          // 14: sluice.task.Shutdown
-	(*TaskMessage)(nil),       // 15: sluice.task.TaskMessage
-	(*SplitsDiscovered)(nil),  // 16: sluice.task.SplitsDiscovered
-	(*SplitRequest)(nil),      // 17: sluice.task.SplitRequest
-	(*AssignSplits)(nil),      // 18: sluice.task.AssignSplits
-	(*Hello)(nil),             // 19: sluice.task.Hello
-	(*Built)(nil),             // 20: sluice.task.Built
-	(*Sample)(nil),            // 21: sluice.task.Sample
-	(*ProcessFailure)(nil),    // 22: sluice.task.ProcessFailure
-	nil,                       // 23: sluice.task.Deployment.SettingsEntry
-	(*jobpb.Plan)(nil),        // 24: sluice.job.Plan
-	(*jobpb.JobSpec)(nil),     // 25: sluice.job.JobSpec
-	(*jobpb.Partition)(nil),   // 26: sluice.job.Partition
-	(*jobpb.Committable)(nil), // 27: sluice.job.Committable
-	(*jobpb.Failure)(nil),     // 28: sluice.job.Failure
-	(jobpb.SubtaskState)(0),   // 29: sluice.job.SubtaskState
-	(*jobpb.Counters)(nil),    // 30: sluice.job.Counters
-	(*jobpb.Split)(nil),       // 31: sluice.job.Split
-	(*jobpb.Graph)(nil),       // 32: sluice.job.Graph
-	(*jobpb.Diagnostic)(nil),  // 33: sluice.job.Diagnostic
+	(ClockState)(0),           // 0: sluice.task.ClockState
+	(*Epochs)(nil),            // 1: sluice.task.Epochs
+	(*Deployment)(nil),        // 2: sluice.task.Deployment
+	(*SubtaskDeployment)(nil), // 3: sluice.task.SubtaskDeployment
+	(*Location)(nil),          // 4: sluice.task.Location
+	(*Cancel)(nil),            // 5: sluice.task.Cancel
+	(*RegionEpoch)(nil),       // 6: sluice.task.RegionEpoch
+	(*Commit)(nil),            // 7: sluice.task.Commit
+	(*CommitResult)(nil),      // 8: sluice.task.CommitResult
+	(*SubtaskUpdate)(nil),     // 9: sluice.task.SubtaskUpdate
+	(*OpenGate)(nil),          // 10: sluice.task.OpenGate
+	(*DropPartitions)(nil),    // 11: sluice.task.DropPartitions
+	(*PartitionName)(nil),     // 12: sluice.task.PartitionName
+	(*AgentMessage)(nil),      // 13: sluice.task.AgentMessage
+	(*Build)(nil),             // 14: sluice.task.Build
+	(*Shutdown)(nil),          // 15: sluice.task.Shutdown
+	(*TaskMessage)(nil),       // 16: sluice.task.TaskMessage
+	(*SplitsDiscovered)(nil),  // 17: sluice.task.SplitsDiscovered
+	(*SplitRequest)(nil),      // 18: sluice.task.SplitRequest
+	(*AssignSplits)(nil),      // 19: sluice.task.AssignSplits
+	(*Hello)(nil),             // 20: sluice.task.Hello
+	(*Built)(nil),             // 21: sluice.task.Built
+	(*Sample)(nil),            // 22: sluice.task.Sample
+	(*Clock)(nil),             // 23: sluice.task.Clock
+	(*InputClock)(nil),        // 24: sluice.task.InputClock
+	(*SourceClock)(nil),       // 25: sluice.task.SourceClock
+	(*SplitClock)(nil),        // 26: sluice.task.SplitClock
+	(*HeldClock)(nil),         // 27: sluice.task.HeldClock
+	(*GroupClock)(nil),        // 28: sluice.task.GroupClock
+	(*GroupClocks)(nil),       // 29: sluice.task.GroupClocks
+	(*ProcessFailure)(nil),    // 30: sluice.task.ProcessFailure
+	nil,                       // 31: sluice.task.Deployment.SettingsEntry
+	(*jobpb.Plan)(nil),        // 32: sluice.job.Plan
+	(*jobpb.JobSpec)(nil),     // 33: sluice.job.JobSpec
+	(*jobpb.Partition)(nil),   // 34: sluice.job.Partition
+	(*jobpb.Committable)(nil), // 35: sluice.job.Committable
+	(*jobpb.Failure)(nil),     // 36: sluice.job.Failure
+	(jobpb.SubtaskState)(0),   // 37: sluice.job.SubtaskState
+	(*jobpb.Counters)(nil),    // 38: sluice.job.Counters
+	(*jobpb.Split)(nil),       // 39: sluice.job.Split
+	(*jobpb.Graph)(nil),       // 40: sluice.job.Graph
+	(*jobpb.Diagnostic)(nil),  // 41: sluice.job.Diagnostic
 }
 var file_proto_taskpb_task_proto_depIdxs = []int32{
-	24, // 0: sluice.task.Deployment.plan:type_name -> sluice.job.Plan
-	2,  // 1: sluice.task.Deployment.subtasks:type_name -> sluice.task.SubtaskDeployment
-	3,  // 2: sluice.task.Deployment.locations:type_name -> sluice.task.Location
-	25, // 3: sluice.task.Deployment.spec:type_name -> sluice.job.JobSpec
-	23, // 4: sluice.task.Deployment.settings:type_name -> sluice.task.Deployment.SettingsEntry
-	26, // 5: sluice.task.Location.partitions:type_name -> sluice.job.Partition
-	5,  // 6: sluice.task.Cancel.regions:type_name -> sluice.task.RegionEpoch
-	27, // 7: sluice.task.Commit.committables:type_name -> sluice.job.Committable
-	28, // 8: sluice.task.CommitResult.failure:type_name -> sluice.job.Failure
-	29, // 9: sluice.task.SubtaskUpdate.state:type_name -> sluice.job.SubtaskState
-	28, // 10: sluice.task.SubtaskUpdate.failure:type_name -> sluice.job.Failure
-	27, // 11: sluice.task.SubtaskUpdate.committables:type_name -> sluice.job.Committable
-	30, // 12: sluice.task.SubtaskUpdate.counters:type_name -> sluice.job.Counters
-	26, // 13: sluice.task.SubtaskUpdate.partitions:type_name -> sluice.job.Partition
-	5,  // 14: sluice.task.OpenGate.regions:type_name -> sluice.task.RegionEpoch
-	11, // 15: sluice.task.DropPartitions.partitions:type_name -> sluice.task.PartitionName
-	13, // 16: sluice.task.AgentMessage.build:type_name -> sluice.task.Build
-	1,  // 17: sluice.task.AgentMessage.deploy:type_name -> sluice.task.Deployment
-	4,  // 18: sluice.task.AgentMessage.cancel:type_name -> sluice.task.Cancel
-	6,  // 19: sluice.task.AgentMessage.commit:type_name -> sluice.task.Commit
-	14, // 20: sluice.task.AgentMessage.shutdown:type_name -> sluice.task.Shutdown
-	18, // 21: sluice.task.AgentMessage.assign_splits:type_name -> sluice.task.AssignSplits
-	9,  // 22: sluice.task.AgentMessage.open_gate:type_name -> sluice.task.OpenGate
-	25, // 23: sluice.task.Build.spec:type_name -> sluice.job.JobSpec
-	19, // 24: sluice.task.TaskMessage.hello:type_name -> sluice.task.Hello
-	20, // 25: sluice.task.TaskMessage.built:type_name -> sluice.task.Built
-	8,  // 26: sluice.task.TaskMessage.update:type_name -> sluice.task.SubtaskUpdate
-	21, // 27: sluice.task.TaskMessage.sample:type_name -> sluice.task.Sample
-	7,  // 28: sluice.task.TaskMessage.commit_result:type_name -> sluice.task.CommitResult
-	22, // 29: sluice.task.TaskMessage.failure:type_name -> sluice.task.ProcessFailure
-	16, // 30: sluice.task.TaskMessage.splits_discovered:type_name -> sluice.task.SplitsDiscovered
-	17, // 31: sluice.task.TaskMessage.split_request:type_name -> sluice.task.SplitRequest
-	31, // 32: sluice.task.SplitsDiscovered.splits:type_name -> sluice.job.Split
-	31, // 33: sluice.task.AssignSplits.splits:type_name -> sluice.job.Split
-	32, // 34: sluice.task.Built.graph:type_name -> sluice.job.Graph
-	33, // 35: sluice.task.Built.errors:type_name -> sluice.job.Diagnostic
-	30, // 36: sluice.task.Sample.counters:type_name -> sluice.job.Counters
-	28, // 37: sluice.task.ProcessFailure.failure:type_name -> sluice.job.Failure
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	32, // 0: sluice.task.Deployment.plan:type_name -> sluice.job.Plan
+	3,  // 1: sluice.task.Deployment.subtasks:type_name -> sluice.task.SubtaskDeployment
+	4,  // 2: sluice.task.Deployment.locations:type_name -> sluice.task.Location
+	33, // 3: sluice.task.Deployment.spec:type_name -> sluice.job.JobSpec
+	31, // 4: sluice.task.Deployment.settings:type_name -> sluice.task.Deployment.SettingsEntry
+	34, // 5: sluice.task.Location.partitions:type_name -> sluice.job.Partition
+	6,  // 6: sluice.task.Cancel.regions:type_name -> sluice.task.RegionEpoch
+	35, // 7: sluice.task.Commit.committables:type_name -> sluice.job.Committable
+	36, // 8: sluice.task.CommitResult.failure:type_name -> sluice.job.Failure
+	37, // 9: sluice.task.SubtaskUpdate.state:type_name -> sluice.job.SubtaskState
+	36, // 10: sluice.task.SubtaskUpdate.failure:type_name -> sluice.job.Failure
+	35, // 11: sluice.task.SubtaskUpdate.committables:type_name -> sluice.job.Committable
+	38, // 12: sluice.task.SubtaskUpdate.counters:type_name -> sluice.job.Counters
+	34, // 13: sluice.task.SubtaskUpdate.partitions:type_name -> sluice.job.Partition
+	6,  // 14: sluice.task.OpenGate.regions:type_name -> sluice.task.RegionEpoch
+	12, // 15: sluice.task.DropPartitions.partitions:type_name -> sluice.task.PartitionName
+	14, // 16: sluice.task.AgentMessage.build:type_name -> sluice.task.Build
+	2,  // 17: sluice.task.AgentMessage.deploy:type_name -> sluice.task.Deployment
+	5,  // 18: sluice.task.AgentMessage.cancel:type_name -> sluice.task.Cancel
+	7,  // 19: sluice.task.AgentMessage.commit:type_name -> sluice.task.Commit
+	15, // 20: sluice.task.AgentMessage.shutdown:type_name -> sluice.task.Shutdown
+	19, // 21: sluice.task.AgentMessage.assign_splits:type_name -> sluice.task.AssignSplits
+	10, // 22: sluice.task.AgentMessage.open_gate:type_name -> sluice.task.OpenGate
+	29, // 23: sluice.task.AgentMessage.group_clocks:type_name -> sluice.task.GroupClocks
+	33, // 24: sluice.task.Build.spec:type_name -> sluice.job.JobSpec
+	20, // 25: sluice.task.TaskMessage.hello:type_name -> sluice.task.Hello
+	21, // 26: sluice.task.TaskMessage.built:type_name -> sluice.task.Built
+	9,  // 27: sluice.task.TaskMessage.update:type_name -> sluice.task.SubtaskUpdate
+	22, // 28: sluice.task.TaskMessage.sample:type_name -> sluice.task.Sample
+	8,  // 29: sluice.task.TaskMessage.commit_result:type_name -> sluice.task.CommitResult
+	30, // 30: sluice.task.TaskMessage.failure:type_name -> sluice.task.ProcessFailure
+	17, // 31: sluice.task.TaskMessage.splits_discovered:type_name -> sluice.task.SplitsDiscovered
+	18, // 32: sluice.task.TaskMessage.split_request:type_name -> sluice.task.SplitRequest
+	39, // 33: sluice.task.SplitsDiscovered.splits:type_name -> sluice.job.Split
+	39, // 34: sluice.task.AssignSplits.splits:type_name -> sluice.job.Split
+	40, // 35: sluice.task.Built.graph:type_name -> sluice.job.Graph
+	41, // 36: sluice.task.Built.errors:type_name -> sluice.job.Diagnostic
+	38, // 37: sluice.task.Sample.counters:type_name -> sluice.job.Counters
+	23, // 38: sluice.task.Sample.clocks:type_name -> sluice.task.Clock
+	28, // 39: sluice.task.Sample.groups:type_name -> sluice.task.GroupClock
+	24, // 40: sluice.task.Clock.inputs:type_name -> sluice.task.InputClock
+	25, // 41: sluice.task.Clock.source:type_name -> sluice.task.SourceClock
+	27, // 42: sluice.task.Clock.held:type_name -> sluice.task.HeldClock
+	0,  // 43: sluice.task.InputClock.state:type_name -> sluice.task.ClockState
+	26, // 44: sluice.task.SourceClock.splits:type_name -> sluice.task.SplitClock
+	0,  // 45: sluice.task.SplitClock.state:type_name -> sluice.task.ClockState
+	28, // 46: sluice.task.GroupClocks.groups:type_name -> sluice.task.GroupClock
+	36, // 47: sluice.task.ProcessFailure.failure:type_name -> sluice.job.Failure
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_proto_taskpb_task_proto_init() }
@@ -2311,6 +3058,7 @@ func file_proto_taskpb_task_proto_init() {
 		(*AgentMessage_Shutdown)(nil),
 		(*AgentMessage_AssignSplits)(nil),
 		(*AgentMessage_OpenGate)(nil),
+		(*AgentMessage_GroupClocks)(nil),
 	}
 	file_proto_taskpb_task_proto_msgTypes[15].OneofWrappers = []any{
 		(*TaskMessage_Hello)(nil),
@@ -2327,13 +3075,14 @@ func file_proto_taskpb_task_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_taskpb_task_proto_rawDesc), len(file_proto_taskpb_task_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   24,
+			NumEnums:      1,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_proto_taskpb_task_proto_goTypes,
 		DependencyIndexes: file_proto_taskpb_task_proto_depIdxs,
+		EnumInfos:         file_proto_taskpb_task_proto_enumTypes,
 		MessageInfos:      file_proto_taskpb_task_proto_msgTypes,
 	}.Build()
 	File_proto_taskpb_task_proto = out.File

@@ -77,6 +77,8 @@ func (m *AgentMessage) Validate() error {
 		return at(b.AssignSplits.Validate(), "assign splits")
 	case *AgentMessage_OpenGate:
 		return at(b.OpenGate.Validate(), "open gate")
+	case *AgentMessage_GroupClocks:
+		return at(b.GroupClocks.Validate(), "group clocks")
 	}
 	return fmt.Errorf("agent message of unknown kind %T", m.Message)
 }
@@ -317,6 +319,9 @@ func (u *SubtaskUpdate) Validate() error {
 		return fmt.Errorf("chain %d, subtask %d, attempt %d: counters of chain %d, subtask %d, attempt %d",
 			u.Chain, u.Index, u.Attempt, c.Chain, c.Index, c.Attempt)
 	}
+	if err := u.Counters.Validate(); err != nil {
+		return at(err, "chain %d, subtask %d: counters", u.Chain, u.Index)
+	}
 	return nil
 }
 
@@ -337,14 +342,17 @@ func (u *SubtaskUpdate) checkPartitions() error {
 	return nil
 }
 
-// Validate checks the counters' attempts.
+// Validate checks the counters' attempts, and what is said about time.
 func (s *Sample) Validate() error {
 	for i, c := range s.Counters {
 		if err := checkAttempt(c.Chain, c.Index, c.Attempt); err != nil {
 			return at(err, "counters[%d]", i)
 		}
+		if err := c.Validate(); err != nil {
+			return at(err, "counters[%d]", i)
+		}
 	}
-	return nil
+	return s.ValidateTime()
 }
 
 // Validate checks the target.

@@ -5,54 +5,14 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sluiceio/sluice/bench/ratio"
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/snapshot/chunk"
 )
 
-// bare is the baseline: an open-addressing table of a key and a value, nothing else.
-type bare[V any] struct {
-	slots []bareSlot[V]
-	mask  uint64
-	used  int
-}
-
-type bareSlot[V any] struct {
-	k    int64
-	v    V
-	full bool
-}
-
-func newBare[V any]() *bare[V] { return &bare[V]{slots: make([]bareSlot[V], 16), mask: 15} }
-
-func (t *bare[V]) at(k int64, h uint64) *V {
-	for i := h & t.mask; ; i = (i + 1) & t.mask {
-		s := &t.slots[i]
-		if !s.full {
-			if t.used*4 > len(t.slots)*3 {
-				t.grow()
-				return t.at(k, h)
-			}
-			t.used++
-			s.full, s.k = true, k
-			return &s.v
-		}
-		if s.k == k {
-			return &s.v
-		}
-	}
-}
-
-func (t *bare[V]) grow() {
-	old := t.slots
-	t.slots = make([]bareSlot[V], 2*len(old))
-	t.mask, t.used = uint64(len(t.slots)-1), 0
-	for _, s := range old {
-		if s.full {
-			*t.at(s.k, codec.Mix(uint64(s.k))) = s.v
-		}
-	}
-}
+// mix is the hash of a key.
+func mix(k int64) uint64 { return codec.Mix(uint64(k)) }
 
 func next(x *uint64) uint64 {
 	*x = *x*6364136223846793005 + 1442695040888963407
@@ -67,14 +27,14 @@ func BenchmarkUpdate(b *testing.B) {
 			continue
 		}
 		b.Run(fmt.Sprintf("keys=%d/bare", keys), func(b *testing.B) {
-			t := newBare[int64]()
+			t := ratio.NewTable[int64](mix)
 			for k := range int64(keys) {
-				*t.at(k, codec.Mix(uint64(k))) = 1
+				*t.At(k, mix(k)) = 1
 			}
 			x := uint64(1)
 			for b.Loop() {
 				k := int64(next(&x) % keys)
-				*t.at(k, codec.Mix(uint64(k)))++
+				*t.At(k, mix(k))++
 			}
 		})
 		for _, mode := range []string{"untracked", "tracked", "epochs"} {

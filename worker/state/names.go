@@ -11,6 +11,8 @@ type (
 	Options = column.Options
 	// Option is what a state may be declared with.
 	Option = column.Option
+	// Decode reads a value from the front of some bytes.
+	Decode = column.Decode
 	// Value is one value per key.
 	Value[V any] = column.Value[V]
 	// List is a list per key.
@@ -49,6 +51,9 @@ const (
 	CodeCorrupt  = column.CodeCorrupt
 	CodeDeclare  = column.CodeDeclare
 )
+
+// DecodeOf is a Decode for values of a type that is known.
+func DecodeOf[V any](f func(src []byte, v *V) ([]byte, error)) Decode { return column.DecodeOf(f) }
 
 // ValueOf declares a value state.
 func ValueOf[V any, K comparable](d *Directory[K], name string, opts ...Option) (*Value[V], error) {

@@ -143,7 +143,7 @@ func (x *spaceMachine) check(t fataler, s *Spaces[string, pane], m panes, when s
 
 func (x *spaceMachine) freeze(t *rapid.T) {
 	x.id++
-	x.snap = must(x.s.Freeze(x.id, rapid.SampledFrom([]Extent{Delta, Delta, Full}).Draw(t, "extent")))
+	x.snap = must(x.s.all.Freeze(x.id, rapid.SampledFrom([]Extent{Delta, Delta, Full}).Draw(t, "extent")))
 	x.parts, x.frozen[x.id], x.bases[x.id] = nil, x.m.clone(), x.snap.Base()
 	if x.snap.Extent() == Full {
 		x.bases[x.id] = 0
@@ -182,11 +182,11 @@ func (x *spaceMachine) complete(t *rapid.T) {
 	id := rapid.SampledFrom(ids).Draw(t, "completed")
 	x.chains[id] = append(slices.Clone(x.chains[x.bases[id]]), x.chunks[id]...)
 	x.done, x.base = id, x.frozen[id]
-	x.s.Completed(id)
+	x.s.all.Completed(id)
 	x.forget(func(other element.CheckpointID) bool { return other <= id })
 	r := x.restored(t)
 	x.check(t, r, x.base, "restored")
-	if err := r.Close(); err != nil {
+	if err := r.all.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -194,13 +194,13 @@ func (x *spaceMachine) complete(t *rapid.T) {
 func (x *spaceMachine) abort(t *rapid.T) {
 	if ids := slices.Sorted(maps.Keys(x.frozen)); len(ids) > 0 {
 		id := rapid.SampledFrom(ids).Draw(t, "aborted")
-		x.s.Aborted(id)
+		x.s.all.Aborted(id)
 		x.forget(func(other element.CheckpointID) bool { return other == id })
 	}
 }
 
 func (x *spaceMachine) rewind(t *rapid.T) {
-	if err := x.s.Rewind(x.done); err != nil {
+	if err := x.s.all.Rewind(x.done); err != nil {
 		t.Fatal(err)
 	}
 	x.m = x.base.clone()
@@ -218,16 +218,16 @@ func (x *spaceMachine) restored(t *rapid.T) *Spaces[string, pane] {
 	}
 	cut := rapid.IntRange(0, groups).Draw(t, "cut")
 	for _, part := range [][2]int{{cut, groups}, {0, cut}} {
-		if err := s.Import(t.Context(), chain, part[0], part[1]); err != nil {
+		if err := s.all.Import(t.Context(), chain, part[0], part[1]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.Restored(x.done)
+	s.all.Restored(x.done)
 	return s
 }
 
 func (x *spaceMachine) crash(t *rapid.T) {
-	if err := x.s.Close(); err != nil {
+	if err := x.s.all.Close(); err != nil {
 		t.Fatal(err)
 	}
 	x.s, x.m = x.restored(t), x.base.clone()
@@ -240,7 +240,7 @@ func (x *spaceMachine) evict(t *rapid.T) {
 			EvictSome(sp.Dir, rapid.IntRange(0, 1).Draw(t, "column"), rapid.Uint32Range(0, 9).Draw(t, "id"))
 		}
 	}
-	if err := x.s.Maintain(5); err != nil {
+	if err := x.s.all.Maintain(5); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -255,7 +255,7 @@ func TestSpacesEqualTheirModel(t *testing.T) {
 				all["evict"] = x.evict
 			}
 			rt.Repeat(all)
-			if err := x.s.Close(); err != nil {
+			if err := x.s.all.Close(); err != nil {
 				rt.Fatal(err)
 			}
 		})
@@ -272,13 +272,13 @@ func TestSpacesWithoutCheckpointsAreForgottenAtOnce(t *testing.T) {
 			s.Drop(s.Find(i - 10))
 		}
 	}
-	if s.Len() != 10 || s.Bytes() > 10*16<<10 {
-		t.Errorf("%d namespaces, %d bytes", s.Len(), s.Bytes())
+	if s.Len() != 10 || s.all.Bytes() > 10*16<<10 {
+		t.Errorf("%d namespaces, %d bytes", s.Len(), s.all.Bytes())
 	}
-	if _, err := s.Freeze(1, Delta); err == nil {
+	if _, err := s.all.Freeze(1, Delta); err == nil {
 		t.Error("state without checkpoints was frozen")
 	}
-	if err := s.Close(); err != nil {
+	if err := s.all.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -299,7 +299,7 @@ func TestAShortLivedSpaceIsNotWritten(t *testing.T) {
 	sp.Dir.Seek("k", sp.Dir.Hash("k"))
 	sp.Handles.count.Set(1)
 	s.Drop(sp)
-	snap := must(s.Freeze(1, Delta))
+	snap := must(s.all.Freeze(1, Delta))
 	if done, err := snap.Step(100); !done || err != nil {
 		t.Fatal(done, err)
 	}
@@ -331,8 +331,8 @@ func BenchmarkSpaces(b *testing.B) {
 		id := element.CheckpointID(0)
 		for b.Loop() {
 			id++
-			must(s.Freeze(id, Delta))
-			s.Completed(id)
+			must(s.all.Freeze(id, Delta))
+			s.all.Completed(id)
 		}
 	})
 }

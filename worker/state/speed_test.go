@@ -41,7 +41,7 @@ func TestSpeedUpdate(t *testing.T) {
 }
 
 func compareUpdates[V any](t *testing.T, keys int, tracked bool, update func(*V)) {
-	plain := newBare[V]()
+	plain := ratio.NewTable[V](mix)
 	d, err := NewDirectory[int64](Options{MaxParallelism: 256, Checkpoints: tracked})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func compareUpdates[V any](t *testing.T, keys int, tracked bool, update func(*V)
 		t.Fatal(err)
 	}
 	for k := range int64(keys) {
-		update(plain.at(k, codec.Mix(uint64(k))))
+		update(plain.At(k, codec.Mix(uint64(k))))
 		d.Seek(k, d.Hash(k))
 		update(v.Ref())
 	}
@@ -59,7 +59,7 @@ func compareUpdates[V any](t *testing.T, keys int, tracked bool, update func(*V)
 	ratio.AtMost(t, 2, ratio.CPU, func(n int) {
 		for range n {
 			k := int64(next(&x) % uint64(keys))
-			update(plain.at(k, codec.Mix(uint64(k))))
+			update(plain.At(k, codec.Mix(uint64(k))))
 		}
 	}, func(n int) {
 		for range n {
@@ -111,7 +111,45 @@ func TestSpeedBarrier(t *testing.T) {
 		few, all = min(few, freeze(100)), min(all, freeze(1))
 	}
 	t.Logf("%d keys: %v with 1 %% dirty, %v with all", keys, few, all)
+	if most := 200 * time.Microsecond; *long && all > most { // the size that is promised
+		t.Errorf("a barrier takes %v with all keys dirty; %v is promised", all, most)
+	}
 	if all > 3*few+5*time.Microsecond {
 		t.Errorf("a barrier takes %v with all keys dirty, %v with one of a hundred", all, few)
 	}
+}
+
+func TestSpeedSpaces(t *testing.T) {
+	many := 20_000
+	if invariant.Enabled {
+		many = 200
+	}
+	counts := func(n int) *Spaces[int64, *Value[int64]] {
+		s, err := NewSpaces(Options{MaxParallelism: 256, Checkpoints: true}, 0, 256, func(d *Directory[int64]) (*Value[int64], error) {
+			return ValueOf[int64](d, "count")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range int64(n) {
+			if _, err := s.Open(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return s
+	}
+	few, all := counts(10), counts(many)
+	batch := func(s *Spaces[int64, *Value[int64]], n int) {
+		for range n {
+			if err := s.all.Maintain(64); err != nil {
+				t.Fatal(err)
+			}
+			if s.all.Bytes() == 0 {
+				t.Fatal("the state has no size")
+			}
+		}
+	}
+	// What the loop does between two batches must not depend on how many windows are open: of each some lines of the cache are
+	// looked at, which are cold when there are many.
+	ratio.AtMost(t, 8, ratio.CPU, func(n int) { batch(few, n) }, func(n int) { batch(all, n) })
 }

@@ -29,6 +29,6 @@ type Table interface {
 }
 
 var (
-	_ Table = (*Directory[int])(nil)
-	_ Table = (*Spaces[int, int])(nil)
+	_ Table = (*directory)(nil)
+	_ Table = (*spaces)(nil)
 )

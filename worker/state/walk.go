@@ -1,10 +1,13 @@
 package state
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
+	"unsafe"
 
 	"github.com/sluiceio/sluice/snapshot/chunk"
+	"github.com/sluiceio/sluice/worker/state/slab"
 )
 
 // Each makes every key with state current in turn, until f returns an error. f may change and clear the state of the
@@ -69,24 +72,37 @@ func (d *Directory[K]) visit(row uint32, f func(K) error) error {
 
 // eachCold visits the rows of a key group that are in the overflow; each leaves again before the next one comes.
 func (d *Directory[K]) eachCold(group int, f func(K) error) error {
-	return d.scanRows(group, func(k K, h uint64) (bool, error) {
-		if _, known := d.rowOf(k, h); known {
+	return d.directory.eachCold(group, func(k slab.Place) (known bool) {
+		_, known = d.rowOf(*(*K)(k), d.hash(*(*K)(k)))
+		return known
+	}, func() error { return f(d.key) })
+}
+
+// eachCold has f called for the keys of a key group that are in the overflow, and not known in memory, as the current one.
+func (d *directory) eachCold(group int, known func(k slab.Place) bool, f func() error) error {
+	err := d.t.ScanRows(group, func(key []byte) (bool, error) {
+		k, h, _, err := d.decode(key)
+		if err != nil {
+			return false, err
+		}
+		if known(k) {
 			return true, nil // it had its turn
 		}
-		d.Seek(k, h)
+		d.keys.seek(k, h)
 		if d.t.Entry == nil || d.t.Err != nil {
 			return true, d.t.Err
 		}
 		row := d.t.Row
 		if d.t.Has(row) {
-			if err := f(k); err != nil {
+			if err := f(); err != nil {
 				return false, err
 			}
 		}
 		d.t.Entry = nil
-		_, err := d.t.EvictRow(row)
+		_, err = d.t.EvictRow(row)
 		return true, err
 	})
+	return d.t.Fault(CodeOverflow, "", err)
 }
 
 // rowOf is the row of a key in memory.
@@ -100,28 +116,11 @@ func (d *Directory[K]) rowOf(k K, h uint64) (uint32, bool) {
 	return 0, false
 }
 
-// scanRows calls f for the keys of a key group that have a row in the overflow.
-func (d *Directory[K]) scanRows(group int, f func(k K, h uint64) (bool, error)) error {
-	err := d.t.ScanRows(group, func(key []byte) (bool, error) {
-		var k K
-		if _, err := d.codec.Decode(key, &k); err != nil {
-			return false, err
-		}
-		return f(k, d.hash(k))
-	})
-	return d.t.Fault(CodeOverflow, "", err)
-}
-
 // Prefetch brings those of the keys back to memory that are in the overflow, in the order in which they lie there, so
 // that the records of a batch find them. hashes are the routing hashes of the keys.
 func (d *Directory[K]) Prefetch(keys []K, hashes []uint64) error {
 	if !d.t.Evicted() {
 		return d.t.Err
-	}
-	type want struct {
-		group int
-		key   string
-		i     int
 	}
 	var wants []want
 	d.t.Entry = nil
@@ -135,15 +134,32 @@ func (d *Directory[K]) Prefetch(keys []K, hashes []uint64) error {
 			}
 			continue
 		}
+		wants = append(wants, want{at: unsafe.Pointer(&keys[i]), hash: hashes[i]})
+	}
+	return d.fetch(wants)
+}
+
+// want is a key that is in the overflow.
+type want struct {
+	at    slab.Place
+	hash  uint64
+	group int
+	key   []byte
+}
+
+// fetch brings keys back, in the order in which they lie in the overflow.
+func (d *directory) fetch(wants []want) error {
+	for i := range wants {
+		w := &wants[i]
 		var e chunk.Entry
-		if err := d.entry(&keys[i], hashes[i], &e); err != nil {
+		if err := d.entry(w.at, w.hash, &e); err != nil {
 			return d.t.Fault(CodeCodec, "", err)
 		}
-		wants = append(wants, want{e.Group, string(e.Key), i})
+		w.group, w.key = e.Group, e.Key
 	}
-	slices.SortFunc(wants, func(a, b want) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.key, b.key)) })
+	slices.SortFunc(wants, func(a, b want) int { return cmp.Or(cmp.Compare(a.group, b.group), bytes.Compare(a.key, b.key)) })
 	for _, w := range wants {
-		d.Seek(keys[w.i], hashes[w.i])
+		d.keys.seek(w.at, w.hash)
 	}
 	d.t.Entry = nil
 	return d.t.Err

@@ -7,6 +7,8 @@ import (
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/edge"
+	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/reject"
 	"github.com/sluiceio/sluice/worker/task/source"
 )
 
@@ -25,8 +27,18 @@ type (
 	InputEnder = chain.InputEnder
 	// Holder is an Operator that holds watermarks back.
 	Holder = chain.Holder
+	// Relay is a Holder that passes on itself what it holds back.
+	Relay = chain.Relay
+	// Listener is an Operator for which something happens outside the loop.
+	Listener = chain.Listener
+	// Limiter is an Operator that takes so many records at a time.
+	Limiter = chain.Limiter
 	// Waker is an Operator that works by the clock.
 	Waker = chain.Waker
+	// Restorer is an Operator that derives something from its tables.
+	Restorer = chain.Restorer
+	// StateMemory is what the process gives to the state of its operators.
+	StateMemory = chain.StateMemory
 	// Base is an Operator that ignores every event and has no state.
 	Base = chain.Base
 	// Entry is one entry of an operator's state in a snapshot.
@@ -39,10 +51,19 @@ type (
 	Cursor = chain.Cursor
 	// Counters are what only operators can count.
 	Counters = chain.Counters
+	// Count is a number that user code counts.
+	Count = chain.Count
 	// Batch is what a batch operator works with beyond its state.
 	Batch = chain.Batch
 	// KeyGroups is a range of key groups.
 	KeyGroups = chain.KeyGroups
+
+	// ErrorPolicy says what becomes of a record that cannot be processed.
+	ErrorPolicy = reject.Policy
+	// Failed decides about a record that has failed for good.
+	Failed[T any] = reject.Failed[T]
+	// DeadLetter is a record that an operator could not process.
+	DeadLetter = reject.DeadLetter
 
 	// Exchange is both ends of one logical edge.
 	Exchange = edge.Exchange
@@ -51,10 +72,10 @@ type (
 	SourceHead = source.Source
 	// SourceOptions is how a pipeline reads a source.
 	SourceOptions[T any] = source.Options[T]
+	// Generator makes the watermarks of one split.
+	Generator[T any] = source.Generator[T]
 	// PhasedEnumerator is an enumerator whose splits have phases.
 	PhasedEnumerator = source.Phased
-	// ErrorPolicy says what becomes of a record that cannot be processed.
-	ErrorPolicy = source.ErrorPolicy
 	// TimeOrigin says where the event time of a record comes from when there is no extractor.
 	TimeOrigin = source.TimeOrigin
 	// Watermarks says how a source makes watermarks.
@@ -65,8 +86,9 @@ type (
 const (
 	OperatorState = chain.OperatorState
 
-	FailOnError = source.FailOnError
-	SkipOnError = source.SkipOnError
+	FailOnError   = reject.Fail
+	SkipOnError   = reject.Skip
+	LetterOnError = reject.Letter
 
 	FromSource = source.FromSource
 	FromClock  = source.FromClock
@@ -89,6 +111,20 @@ func Shared[S any](rt *Runtime, make func() (S, error)) (S, error) { return chai
 func SideOutput[T any](rt *Runtime, port string) (Push[T], error) {
 	return chain.SideOutput[T](rt, port)
 }
+
+// NewFailed makes the decision of an error policy for an operator without keys.
+func NewFailed[T any](rt *Runtime, p ErrorPolicy) (Failed[T], error) { return reject.New[T](rt, p) }
+
+// NewKeyedFailed makes the decision of an error policy for an operator with keys.
+func NewKeyedFailed[K comparable, T any](rt *Runtime, p ErrorPolicy, key func(T) K) (Failed[T], error) {
+	return reject.Keyed(rt, p, key)
+}
+
+// FailsAlways reports whether no error policy counts for err.
+func FailsAlways(err error) bool { return reject.Final(err) }
+
+// Protect calls f and turns a panic into the failure that it is, with its stack. For user code that runs outside the loop.
+func Protect(f func() error) error { return fault.Protect(f) }
 
 // NewSource erases a source. It opens nothing.
 func NewSource[T any](s connector.Source[T], o SourceOptions[T]) SourceHead { return source.New(s, o) }

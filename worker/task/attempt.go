@@ -173,6 +173,7 @@ func (a *attempt) subtask(ctx context.Context) (err error) {
 		return err
 	}
 	a.meter.outlets = parts.chain.Outlets()
+	a.meter.declare(w.cur.Counts())
 	l := newLoop(ctx, parts, a.mail, a.meter, a.terms.timeout)
 	l.announce = a.announce
 	a.announce()

@@ -309,7 +309,7 @@ func TestRecordThatCannotBeReadFailsOrIsSkipped(t *testing.T) {
 
 	sink := &collected[int]{}
 	j = newJob(t)
-	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{OnError: SkipOnError})), "out", NewSink(sink))
+	j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{OnError: ErrorPolicy{Action: SkipOnError}})), "out", NewSink(sink))
 	c := start(t, j)
 	if err := c.proc.Deploy(j.deployment(1, 1)); err != nil {
 		t.Fatal(err)

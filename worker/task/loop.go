@@ -68,7 +68,14 @@ func (l *loop) run() error {
 				return err
 			}
 		}
-		p, err := l.step()
+		room := l.chain.Room()
+		if room <= 0 { // letters go on to be handled
+			if err := l.sleep(); err != nil {
+				return err
+			}
+			continue
+		}
+		p, err := l.step(min(l.limit, room))
 		if err != nil {
 			return err
 		}
@@ -86,11 +93,14 @@ func (l *loop) run() error {
 	}
 }
 
-// step lets the head handle a batch and accounts for its time.
-func (l *loop) step() (p chain.Progress, err error) {
+// step lets the head handle a batch of at most limit records and accounts for its time.
+func (l *loop) step(limit int) (p chain.Progress, err error) {
 	blocked := l.meter.blocked()
 	err = l.protected(func() (err error) {
-		p, err = l.head.Step(l.limit)
+		if err := l.chain.Maintain(); err != nil {
+			return err
+		}
+		p, err = l.head.Step(limit)
 		return err
 	})
 	if err != nil {
@@ -121,6 +131,7 @@ func fit(n int, took time.Duration) int {
 // after a step that had input: buffers that stay pending are handed over in time.
 func (l *loop) after(p chain.Progress) error {
 	if l.now.Sub(l.meter.published) >= publishEvery {
+		l.chain.Measure()
 		l.meter.publish(l)
 	}
 	if l.timeout == 0 || p.Empty {
@@ -154,6 +165,7 @@ func (l *loop) sleep() error {
 	if err := l.protected(l.onTime); err != nil {
 		return err
 	}
+	l.chain.Measure()
 	l.meter.publish(l)
 	select {
 	case <-l.mail.Notify():
@@ -189,7 +201,13 @@ func (l *loop) letters() error {
 			return err
 		}
 	}
-	return l.onTime()
+	if err := l.onTime(); err != nil {
+		return err
+	}
+	if l.meter.asked.Load() { // perhaps nothing else happens for long
+		l.meter.publish(l)
+	}
+	return nil
 }
 
 // onTime lets head and operators do what is due, and sets the timer for what will be.

@@ -47,6 +47,7 @@ func (h *stepHead) OnTime(now time.Time) (next time.Time, err error) {
 }
 func (h *stepHead) Position() string         { return "here" }
 func (h *stepHead) Close(error) error        { return nil }
+func (h *stepHead) Clock(*taskpb.Clock)      {}
 func (h *stepHead) Received() chain.Received { return chain.Received{} }
 
 // tapOutlet notes when it was flushed, since the start of the test.

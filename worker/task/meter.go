@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task/chain"
 )
@@ -15,7 +16,11 @@ type meter struct {
 	published                 time.Time
 	outlets                   []chain.Outlet
 
-	copy [gauges]atomic.Int64
+	asked atomic.Bool                  // somebody wants to know about the clock
+	clock atomic.Pointer[taskpb.Clock] // as it was told last; nil: never
+
+	copy   [gauges]atomic.Int64
+	counts atomic.Pointer[[]*chain.Count] // of the job's own; nil until the subtask is wired
 }
 
 // The published values.
@@ -30,6 +35,7 @@ const (
 	watermarkUS
 	late
 	errorsSkipped
+	deadLetters
 	stateBytes
 	replayed
 	spilledBytes
@@ -83,6 +89,7 @@ func (m *meter) publish(l *loop) {
 		watermarkUS:     int64(totals.Watermark),
 		late:            c.Counters.Late,
 		errorsSkipped:   totals.Skipped,
+		deadLetters:     totals.Letters,
 		stateBytes:      c.Counters.StateBytes,
 		replayed:        c.Counters.Replayed,
 		spilledBytes:    c.Counters.Spilled,
@@ -94,6 +101,24 @@ func (m *meter) publish(l *loop) {
 	} {
 		m.copy[i].Store(v)
 	}
+	for _, count := range c.Counts() {
+		count.Publish()
+	}
+	if m.asked.Load() {
+		m.tell(l)
+	}
+}
+
+// tell answers a question about the clock. It walks over the inputs, which publish must not do every time.
+func (m *meter) tell(l *loop) {
+	m.asked.Store(false)
+	m.clock.Store(l.chain.Clock(l.head))
+}
+
+// declare makes the counts of the job's own known.
+func (m *meter) declare(all []*chain.Count) {
+	all = all[:min(len(all), jobpb.MaxUserCounters)]
+	m.counts.Store(&all)
 }
 
 // fill writes the published counters.
@@ -108,6 +133,12 @@ func (m *meter) fill(c *taskpb.Counters) {
 	c.WatermarkUs = m.copy[watermarkUS].Load()
 	c.Late = m.copy[late].Load()
 	c.ErrorsSkipped = m.copy[errorsSkipped].Load()
+	c.DeadLetters = m.copy[deadLetters].Load()
+	if all := m.counts.Load(); all != nil {
+		for _, count := range *all {
+			c.User = append(c.User, &jobpb.UserCounter{Operator: count.Operator, Name: count.Name, Value: count.Shown()})
+		}
+	}
 	c.StateBytes = m.copy[stateBytes].Load()
 	c.Replayed = m.copy[replayed].Load()
 	c.SpilledBytes = m.copy[spilledBytes].Load()

@@ -18,6 +18,7 @@ import (
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/spill"
+	"github.com/sluiceio/sluice/worker/task/align"
 	"github.com/sluiceio/sluice/worker/task/commit"
 	"github.com/sluiceio/sluice/worker/task/mail"
 )
@@ -51,8 +52,13 @@ type Config struct {
 	Results *stored.Exchange
 	// Spill is where batch operators put what exceeds their memory; nil: nowhere.
 	Spill *spill.Area
-	Log   hclog.Logger // nil: none
-	Host  Host
+	// State is the memory of keyed state and where it goes with what exceeds it. The host runs the overflow, for longer than
+	// the Process.
+	State StateMemory
+	// Now is the clock that operators see; nil: that of the machine.
+	Now  func() time.Time
+	Log  hclog.Logger // nil: none
+	Host Host
 	// StopTimeout is how long an attempt may take to stop before Host.Failed; DefaultStopTimeout if zero.
 	StopTimeout time.Duration
 }
@@ -91,6 +97,7 @@ type Process struct {
 	cfg        Config
 	log        hclog.Logger
 	committing chan struct{} // holds the running Commit
+	groups     *align.Groups // of sources
 
 	mu struct {
 		sync.Mutex
@@ -119,10 +126,13 @@ func NewProcess(cfg Config) (*Process, error) {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = DefaultStopTimeout
 	}
-	p := &Process{cfg: cfg, log: cfg.Log.Named("task").With("job", cfg.Job), committing: make(chan struct{}, 1)}
+	p := &Process{cfg: cfg, log: cfg.Log.Named("task").With("job", cfg.Job), committing: make(chan struct{}, 1), groups: align.New(cfg.Now)}
 	p.mu.regions = map[int32]*fence{}
 	p.mu.newest = map[subtaskID]*attempt{}
 	p.mu.running = map[*attempt]string{}
@@ -296,6 +306,15 @@ func (p *Process) openGates(m *taskpb.OpenGate) (told []*attempt) {
 		}
 	}
 	return told
+}
+
+// GroupClocks says where the alignment groups of the job stand in its other processes.
+func (p *Process) GroupClocks(m *taskpb.GroupClocks) {
+	if err := m.Validate(); err != nil || m.Job != p.cfg.Job {
+		p.log.Warn("alignment refused", "for", m.GetJob(), "error", err)
+		return
+	}
+	p.groups.Hear(m.Groups)
 }
 
 // AssignSplits gives a source the splits that it asked for. A message for another attempt is dropped.

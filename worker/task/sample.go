@@ -8,16 +8,21 @@ import (
 	"slices"
 	"strconv"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
 // Sample is the counters of the newest attempt of every subtask, also after its end, in the order of chain and index,
-// and the memory of the process.
+// and the memory of the process. Clocks are those that the last Sample has asked for: a loop tells when it comes to it.
 func (p *Process) Sample() *taskpb.Sample {
 	p.mu.Lock()
-	attempts := make([]*attempt, 0, len(p.mu.newest))
+	attempts, runs := make([]*attempt, 0, len(p.mu.newest)), map[*attempt]bool{}
 	for _, a := range p.mu.newest {
 		attempts = append(attempts, a)
+		if _, running := p.mu.running[a]; running {
+			runs[a] = true
+		}
 	}
 	p.mu.Unlock()
 	slices.SortFunc(attempts, func(a, b *attempt) int {
@@ -28,8 +33,19 @@ func (p *Process) Sample() *taskpb.Sample {
 	if p.cfg.Spill != nil {
 		s.SpillFiles = p.cfg.Spill.Totals().Files
 	}
+	s.Groups = p.groups.Tell()
 	for _, a := range attempts {
 		s.Counters = append(s.Counters, a.counters())
+		if !runs[a] {
+			continue
+		}
+		if c := a.meter.clock.Load(); c != nil {
+			c = proto.CloneOf(c)
+			c.Chain, c.Index, c.Attempt = a.sub.Chain, a.sub.Index, a.sub.Attempt
+			s.Clocks = append(s.Clocks, c)
+		}
+		a.meter.asked.Store(true)
+		a.mail.Tick()
 	}
 	return s
 }

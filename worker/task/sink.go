@@ -16,27 +16,22 @@ const FinalCheckpoint element.CheckpointID = 1
 // flushEvery is how long a sink without commit may hold back what it was given: a job that never ends has readers, too.
 const flushEvery = 100 * time.Millisecond
 
-// NewSink is the stage of a sink: Write per record, Flush now and then if its output needs no commit to be seen; Flush,
+// NewSink is NewSinkWith for a sink whose errors fail the attempt.
+func NewSink[T any](s connector.Sink[T]) Stage { return NewSinkWith(s, ErrorPolicy{}) }
+
+// NewSinkWith is the stage of a sink: Write per record, Flush now and then if its output needs no commit to be seen; Flush,
 // End and Prepare at the end of the input. What Prepare returns goes to the coordinator with the report that the subtask
-// has finished.
-func NewSink[T any](s connector.Sink[T]) Stage {
+// has finished. p decides about records that Write refuses.
+func NewSinkWith[T any](s connector.Sink[T], p ErrorPolicy) Stage {
 	return StageOf[T, struct{}](func(rt *Runtime, _ Push[struct{}]) (Push[T], Operator, error) {
 		w, err := s.OpenWriter(rt.Ctx, rt.Task, nil)
 		if err != nil {
 			return nil, nil, sinkFault(rt, "open", err)
 		}
 		_, commits := s.(connector.CommittingSink)
-		o := &sinkOperator[T]{rt: rt, w: w, timed: commits}
-		return func(v T) {
-			if err := w.Write(rt.Ctx, v, rt.At); err != nil {
-				rt.Fail(sinkFault(rt, "write", err))
-			}
-			rt.Counters.Written++
-			if !o.timed {
-				o.timed = true
-				rt.WakeAt(rt.Now().Add(flushEvery))
-			}
-		}, o, nil
+		o := &sinkOperator[T]{rt: rt, w: w, timed: commits, policy: p}
+		o.failed, err = NewFailed[T](rt, p)
+		return o.push, o, err
 	})
 }
 
@@ -50,7 +45,30 @@ type sinkOperator[T any] struct {
 	rt *Runtime
 	w  connector.Writer[T]
 	// timed: a flush is due, or none ever is because output is seen by commit only.
-	timed bool
+	timed  bool
+	policy ErrorPolicy
+	failed Failed[T]
+}
+
+func (o *sinkOperator[T]) push(v T) {
+	rt := o.rt
+	if err := o.w.Write(rt.Ctx, v, rt.At); err != nil && !o.wrote(v, err) {
+		return
+	}
+	rt.Counters.Written++
+	if !o.timed {
+		o.timed = true
+		rt.WakeAt(rt.Now().Add(flushEvery))
+	}
+}
+
+// wrote treats a record that was refused with err. It reports whether the record was written after all.
+func (o *sinkOperator[T]) wrote(v T, err error) bool {
+	err = o.policy.Again(o.rt, err, func() error { return o.w.Write(o.rt.Ctx, v, o.rt.At) })
+	if err != nil {
+		o.failed(v, sinkFault(o.rt, "write", err), o.rt.Position())
+	}
+	return err == nil
 }
 
 // OnTime flushes what was written since the last time.

@@ -73,12 +73,24 @@ func taped(t *testing.T, s *counted[int], o SourceOptions[int]) string {
 	return p.take()
 }
 
+// markers promises something at odd records only: what is 25, or 15, microseconds older than they are. Also less than before.
+type markers struct{ said element.Time }
+
+func (m *markers) OnRecord(v int, at element.Time) {
+	if v%2 == 1 {
+		m.said = at - 25 + element.Time(v/3*10)
+	}
+}
+
+func (m *markers) Watermark() element.Time { return m.said }
+
 func TestWatermarksOfASource(t *testing.T) {
 	times := []int{10, 30, 20, 40}
 	src := func(splits int) *counted[int] {
 		return &counted[int]{n: len(times), splits: splits, f: func(i int) (int, element.Time) { return i, element.Time(times[i]) }}
 	}
 	doubled := func(i int) element.Time { return element.Time(2 * times[i]) }
+	punctuated := func() Generator[int] { return &markers{said: element.MinTime} }
 	for _, c := range []struct {
 		name string
 		src  *counted[int]
@@ -86,12 +98,15 @@ func TestWatermarksOfASource(t *testing.T) {
 		want string
 	}{
 		{"None", src(1), SourceOptions[int]{}, "0@10 1@30 2@20 3@40 w∞"},
-		{"TheLastBatchIsFollowedByTheEnd", src(1), SourceOptions[int]{Watermarks: WatermarksBounded}, "0@10 1@30 2@20 3@40 w∞"},
-		{"PerRecord", src(1), SourceOptions[int]{Watermarks: WatermarksPerRecord}, "0@10 w9 1@30 w29 2@20 3@40 w39 w∞"},
-		{"OutOfOrder", src(1), SourceOptions[int]{Watermarks: WatermarksPerRecord, OutOfOrder: 10 * time.Microsecond}, "0@10 w-1 1@30 w19 2@20 3@40 w29 w∞"},
-		{"Extractor", src(1), SourceOptions[int]{EventTime: doubled, Watermarks: WatermarksPerRecord}, "0@20 w19 1@60 w59 2@40 3@80 w79 w∞"},
+		{"TheLastBatchIsFollowedByTheEnd", src(1), SourceOptions[int]{Watermarks: WatermarksBounded}, "0@10 1@30 2@20 3@40 w40 w∞"},
+		{"PerRecord", src(1), SourceOptions[int]{Watermarks: WatermarksPerRecord}, "0@10 w9 1@30 w29 2@20 3@40 w39 w40 w∞"},
+		{"OutOfOrder", src(1), SourceOptions[int]{Watermarks: WatermarksPerRecord, OutOfOrder: 10 * time.Microsecond}, "0@10 w-1 1@30 w19 2@20 3@40 w29 w40 w∞"},
+		{"Extractor", src(1), SourceOptions[int]{EventTime: doubled, Watermarks: WatermarksPerRecord}, "0@20 w19 1@60 w59 2@40 3@80 w79 w80 w∞"},
+		{"Punctuated", src(1), SourceOptions[int]{Generator: punctuated, Watermarks: WatermarksPerRecord}, "0@10 1@30 w5 2@20 3@40 w25 w40 w∞"},
+		{"Periodic", src(1), SourceOptions[int]{Generator: punctuated}, "0@10 1@30 2@20 3@40 w40 w∞"},
+		{"GeneratorsOfSplits", src(2), SourceOptions[int]{Generator: punctuated, Watermarks: WatermarksPerRecord}, "0@10 1@30 2@20 3@40 w25 w40 w∞"},
 		// As long as a bounded source may get another split it promises nothing: that split may hold the oldest record.
-		{"SplitsYetToCome", src(2), SourceOptions[int]{Watermarks: WatermarksPerRecord}, "0@10 1@30 2@20 w19 3@40 w39 w∞"},
+		{"SplitsYetToCome", src(2), SourceOptions[int]{Watermarks: WatermarksPerRecord}, "0@10 1@30 2@20 w19 3@40 w39 w40 w∞"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := taped(t, c.src, c.opts); got != c.want {
@@ -372,7 +387,7 @@ func TestWhatASourceCallsFatalIsFatal(t *testing.T) {
 		src := ints(100)
 		breaks(src)
 		j := newJob(t)
-		j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{OnError: SkipOnError})), "out", NewSink(&collected[int]{}))
+		j.then(j.source("src", 1, NewSource(src, SourceOptions[int]{OnError: ErrorPolicy{Action: SkipOnError}})), "out", NewSink(&collected[int]{}))
 		if f := failed(t, j); f.Kind != jobpb.FailureKind_FAILURE_FATAL || f.Operator != "src" {
 			t.Errorf("%s: %v of %q: %s", name, f.Kind, f.Operator, f.Message)
 		}

@@ -93,7 +93,7 @@ func (w *wiring) wireSource(op int32) (*wired, error) {
 	self := chain.Node{ID: rt.Task.Operator, Runtime: rt, Operator: Base{}, Kids: offsets, Size: 1 + len(kids)}
 	c := chain.New(w.ctx, w.cur, append([]chain.Node{self}, kids...), 0)
 	h, err := w.proc.cfg.Program.Nodes[op].Source.Open(source.Config{
-		Runtime: rt, Chain: c, Mail: w.mail, Out: outs[""], Request: w.requestSplits(op), Gate: w.gateOfSource(),
+		Runtime: rt, Chain: c, Mail: w.mail, Out: outs[""], Request: w.requestSplits(op), Gate: w.gateOfSource(), Groups: w.proc.groups,
 	})
 	if err != nil {
 		return nil, fault.Of(err, fault.CodeSource, rt.Task.Operator)
@@ -109,6 +109,7 @@ func (w *wiring) operator(op int32) (ins []any, nodes []chain.Node, err error) {
 		return nil, nil, err
 	}
 	rt.Connect(outs)
+	rt.OnTick(w.mail.Tick)
 	self := chain.Node{ID: rt.Task.Operator, Runtime: rt, Kids: offsets, Size: 1 + len(kids)}
 	for i, st := range w.proc.cfg.Program.Nodes[op].Stages {
 		in, o, err := w.build(st, rt, outs[""])
@@ -294,9 +295,10 @@ func (w *wiring) runtime(op int32) *Runtime {
 		Watermark:      element.MinTime,
 		Ctx:            w.ctx,
 		Task:           w.task(id, w.log.With("operator", id)),
-		Now:            time.Now,
+		Now:            w.proc.cfg.Now,
 		MaxParallelism: w.layout.KeyGroups,
 		KeyGroups:      KeyGroups{First: first, End: end},
+		State:          w.proc.cfg.State,
 	}
 	if w.layout.Graph.Operators[op].BatchMemory {
 		rt.Batch = Batch{Memory: w.terms.grant(w.layout, w.sub.Chain, w.sub.Index), Spill: w.proc.cfg.Spill}

@@ -2,9 +2,11 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/pipe"
@@ -13,6 +15,9 @@ import (
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/spill"
+	"github.com/sluiceio/sluice/worker/state/budget"
+	"github.com/sluiceio/sluice/worker/state/overflow"
+	"github.com/sluiceio/sluice/worker/task"
 )
 
 // openResults makes the exchange of stored results in the directory that the agent has given, which outlives this
@@ -49,4 +54,23 @@ func (h *host) agentDialler(job string) func(context.Context, shuffle.Peer) (net
 	return func(ctx context.Context, p shuffle.Peer) (net.Conn, error) {
 		return dialer.Dial(ctx, p.Address, preface)
 	}
+}
+
+// stateDir is where keyed state goes with what exceeds its memory, in the directory for what is spilled.
+const stateDir = "state"
+
+// openState makes the memory of keyed state and its overflow. Without a directory everything stays in memory.
+func openState(bytes int64) (task.StateMemory, error) {
+	dir := os.Getenv(pipe.EnvSpill)
+	if dir == "" {
+		return task.StateMemory{}, nil
+	}
+	b := budget.New(bytes)
+	store, err := overflow.New(overflow.Config{Dir: filepath.Join(dir, stateDir), Budget: b})
+	return task.StateMemory{Budget: b, Overflow: store}, err
+}
+
+// runState removes what tables have left behind in their overflow, and closes that when ctx ends.
+func runState(s task.StateMemory) func(context.Context) error {
+	return func(ctx context.Context) error { return errors.Join(s.Overflow.Run(ctx), s.Overflow.Close()) }
 }

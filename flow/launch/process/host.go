@@ -127,6 +127,10 @@ func (h *host) do(ctx context.Context, m *taskpb.AgentMessage) {
 		if h.tasks != nil {
 			h.tasks.OpenGate(m.OpenGate)
 		}
+	case *taskpb.AgentMessage_GroupClocks:
+		if h.tasks != nil {
+			h.tasks.GroupClocks(m.GroupClocks)
+		}
 	}
 }
 
@@ -208,9 +212,13 @@ func (h *host) assemble(d *taskpb.Deployment, program *task.Program) *jobpb.Fail
 	if err != nil {
 		return fatal(fault.CodeDeploy, "the directory for spilled records cannot be used: %v", err)
 	}
+	keyed, err := openState(memory.State)
+	if err != nil {
+		return fatal(fault.CodeDeploy, "the directory for keyed state cannot be used: %v", err)
+	}
 	tasks, err := task.NewProcess(task.Config{
 		Program: program, Job: d.Job, Worker: h.worker, Process: d.Process, Network: network, Results: results, Spill: spill,
-		Log: h.log, Host: h,
+		State: keyed, Log: h.log, Host: h,
 	})
 	if err != nil {
 		return fatal(fault.CodeDeploy, "the task runtime cannot be started: %v", err)
@@ -219,6 +227,9 @@ func (h *host) assemble(d *taskpb.Deployment, program *task.Program) *jobpb.Fail
 	h.serve(h.network, "exchange", network.Run)
 	if results != nil {
 		h.serve(h.network, "exchange of stored results", results.Run)
+	}
+	if keyed.Overflow != nil {
+		h.serve(h.network, "overflow of the state", runState(keyed))
 	}
 	h.serve(h.work, "tasks", tasks.Run)
 	h.serve(h.work, "commits", h.commitAll)

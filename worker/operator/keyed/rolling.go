@@ -2,7 +2,6 @@ package keyed
 
 import (
 	"github.com/sluiceio/sluice/flow/codec"
-	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -56,25 +55,23 @@ func emitter[K comparable, In, Acc, Out any](rt *task.Runtime, out task.Push[Out
 // rolling is the state of an aggregation.
 type rolling[K comparable, In, Acc, Out any] struct {
 	task.Base
-	rt    *task.Runtime
 	dir   *state.Directory[K]
 	acc   *state.Value[Acc]
 	first func(In) Acc
 	fold  func(Acc, In) Acc
-	fresh int   // keys that came since the size was measured
-	bytes int64 // as measured
 }
 
 func open[K comparable, In, Acc, Out any](rt *task.Runtime, a Aggregation[K, In, Acc, Out]) (*rolling[K, In, Acc, Out], error) {
-	dir, err := state.NewDirectory[K](state.Options{MaxParallelism: rt.MaxParallelism, Registry: a.Registry})
+	dir, err := state.NewDirectory[K](rt.Options("keyed", a.Registry))
 	if err != nil {
 		return nil, err
 	}
+	rt.Keep(dir.Table())
 	acc, err := state.ValueOf[Acc](dir, a.State)
 	if err != nil {
 		return nil, err
 	}
-	return &rolling[K, In, Acc, Out]{rt: rt, dir: dir, acc: acc, first: a.First, fold: a.Add}, nil
+	return &rolling[K, In, Acc, Out]{dir: dir, acc: acc, first: a.First, fold: a.Add}, nil
 }
 
 // add folds v into the accumulator of k. The pointer is valid until the next call.
@@ -84,30 +81,9 @@ func (r *rolling[K, In, Acc, Out]) add(k K, v In) *Acc {
 		first := r.first(v)
 		acc := r.acc.Ref()
 		*acc = first
-		if r.fresh++; r.fresh == measureEvery {
-			r.measure()
-		}
 		return acc
 	}
 	acc := r.acc.Ref()
 	*acc = r.fold(*acc, v)
 	return acc
-}
-
-// measureEvery is the number of new keys after which the size of the state is looked up.
-const measureEvery = 1024
-
-func (r *rolling[K, In, Acc, Out]) measure() {
-	r.fresh = 0
-	now := int64(r.dir.Bytes())
-	r.rt.Counters.StateBytes += now - r.bytes
-	r.bytes = now
-}
-
-// OnWatermark measures the state.
-func (r *rolling[K, In, Acc, Out]) OnWatermark(element.Time) error {
-	if r.fresh > 0 {
-		r.measure()
-	}
-	return r.dir.Err()
 }

@@ -122,8 +122,8 @@ func TestStateIsMeasured(t *testing.T) {
 		h.Push(t, event{k, 1}, 0)
 	}
 	h.Watermark(t, 1)
-	if h.Runtime.Counters.StateBytes < 1000*24 {
-		t.Errorf("%d bytes for 1000 keys", h.Runtime.Counters.StateBytes)
+	if h.StateBytes() < 1000*24 {
+		t.Errorf("%d bytes for 1000 keys", h.StateBytes())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -25,9 +26,16 @@ type Harness[In, Out any] struct {
 	Runtime  *task.Runtime
 	Operator task.Operator
 
-	push task.Push[In]
-	out  []Stamped[Out]
-	drop bool // Discard
+	push    task.Push[In]
+	out     []Stamped[Out]
+	slots   []string // of out, as they were when they were emitted
+	changed string   // a record that was changed after it was emitted; empty: none
+	busy    bool     // a record is being emitted
+	drop    bool     // Discard
+	now     time.Time
+	id      element.CheckpointID // of the last snapshot
+	store   Stored               // that snapshots belong to
+	pushed  int                  // records since the last event
 }
 
 // Name is the operator id in every harness.
@@ -50,15 +58,12 @@ func Build[In, Out any](t testing.TB, stage task.StageOf[In, Out]) (*Harness[In,
 
 // BuildIn is Build in surroundings that the test has prepared.
 func BuildIn[In, Out any](t testing.TB, rt *task.Runtime, stage task.StageOf[In, Out]) (*Harness[In, Out], error) {
-	h := &Harness[In, Out]{Runtime: rt}
-	push, op, err := stage(h.Runtime, func(v Out) {
-		if !h.drop {
-			h.out = append(h.out, Stamped[Out]{v, h.Runtime.At})
-		}
-	})
+	h := &Harness[In, Out]{Runtime: rt, now: startOfTime}
+	rt.Now = func() time.Time { return h.now }
+	push, op, err := stage(h.Runtime, func(v Out) { h.emitted(t, v) })
 	if op != nil {
 		t.Cleanup(func() {
-			if err := op.Close(); err != nil {
+			if err := errors.Join(op.Close(), rt.CloseTables()); err != nil {
 				t.Errorf("close: %v", err)
 			}
 		})
@@ -67,8 +72,73 @@ func BuildIn[In, Out any](t testing.TB, rt *task.Runtime, stage task.StageOf[In,
 	return h, err
 }
 
+// startOfTime is what the clock of a harness shows at first.
+var startOfTime = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// emitted takes a record into the one slot that there is for it. It is copied as text: what the operator changes later in
+// what it has emitted is found by Out.
+func (h *Harness[In, Out]) emitted(t testing.TB, v Out) {
+	if h.drop {
+		return
+	}
+	if h.busy {
+		t.Fatalf("%v is emitted while another record is", v)
+	}
+	h.busy = true
+	h.out = append(h.out, Stamped[Out]{v, h.Runtime.At})
+	h.slots = append(h.slots, text(v))
+	h.busy = false
+}
+
+func text(v any) string { return fmt.Sprintf("%+v", v) }
+
+// batch is the number of records between two rounds of maintenance, as in an engine that is busy.
+const batch = 64
+
+// StateBytes is the size of the state now.
+func (h *Harness[In, Out]) StateBytes() int64 {
+	h.Runtime.Measure()
+	return h.Runtime.Counters.StateBytes
+}
+
+// Close ends the operator before the test does.
+func (h *Harness[In, Out]) Close(t testing.TB) {
+	t.Helper()
+	if err := errors.Join(h.Operator.Close(), h.Runtime.CloseTables()); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+}
+
+// Advance moves the clock on, and calls the operator if it waits for that.
+func (h *Harness[In, Out]) Advance(t testing.TB, d time.Duration) {
+	t.Helper()
+	h.now = h.now.Add(d)
+	h.pushed = 0
+	if err := h.Runtime.Maintain(); err != nil {
+		t.Fatalf("at %v: %v", h.now, err)
+	}
+	for h.Runtime.Due(h.now) {
+		w, ok := h.Operator.(task.Waker)
+		if !ok {
+			t.Fatal("the operator waits for a time and has no OnTime")
+		}
+		if err := w.OnTime(h.now); err != nil {
+			t.Fatalf("at %v: %v", h.now, err)
+		}
+	}
+}
+
+// Now is what the clock shows.
+func (h *Harness[In, Out]) Now() time.Time { return h.now }
+
 // Push hands over a record. The event time must be as before when it returns: an operator that moves it puts it back.
-func (h *Harness[In, Out]) Push(t testing.TB, v In, at element.Time) {
+func (h *Harness[In, Out]) Push(t testing.TB, v In, at element.Time) { // no t.Helper: tests of speed push millions
+	if h.pushed%batch == 0 {
+		if err := h.Runtime.Maintain(); err != nil {
+			t.Fatalf("before record %v: %v", v, err)
+		}
+	}
+	h.pushed++
 	h.Runtime.At = at
 	h.push(v)
 	if h.Runtime.At != at {
@@ -80,9 +150,14 @@ func (h *Harness[In, Out]) Push(t testing.TB, v In, at element.Time) {
 func (h *Harness[In, Out]) Watermark(t testing.TB, at element.Time) {
 	t.Helper()
 	h.Runtime.Watermark = at
+	h.pushed = 0
 	if err := h.Operator.OnWatermark(at); err != nil {
 		t.Fatalf("watermark %v: %v", at, err)
 	}
+	if err := h.Runtime.TableErr(); err != nil {
+		t.Fatalf("watermark %v: %v", at, err)
+	}
+	h.Runtime.Measure()
 }
 
 // End ends the input.
@@ -94,10 +169,15 @@ func (h *Harness[In, Out]) End(t testing.TB) {
 	}
 }
 
-// Out is what was emitted since the last call.
+// Out is what was emitted since the last call. What is there must be what was emitted.
 func (h *Harness[In, Out]) Out() []Stamped[Out] {
 	out := h.out
-	h.out = nil
+	for i := range out {
+		if now := text(out[i].Value); now != h.slots[i] {
+			h.changed = fmt.Sprintf("%s became %s", h.slots[i], now)
+		}
+	}
+	h.out, h.slots = nil, nil
 	return out
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/worker/operator/stateless"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -56,28 +55,35 @@ func Bootstrap[K comparable, Init, In, Out any](s BootstrapSpec[K, Init, In, Out
 		if err != nil {
 			return nil, nil, err
 		}
-		return o.process(s), o, o.start()
+		push, err := o.process(s)
+		if err != nil {
+			return nil, o, err
+		}
+		return push, o, o.start()
 	}
 	load := func(rt *task.Runtime, out task.Push[Out]) (task.Push[Init], task.Operator, error) {
 		o, err := shared(rt, out)
 		if err != nil {
 			return nil, nil, err
 		}
-		return o.load(s), o, o.start()
+		push, err := o.load(s)
+		if err != nil {
+			return nil, o, err
+		}
+		return push, o, o.start()
 	}
 	return process, load
 }
 
 type bootstrap[K comparable, Init, In, Out any] struct {
 	keyedOperator[K, Out]
-	setup   *KeySetup[K, Out]
 	funcs   BootstrapFuncs[K, Init, In, Out]
 	started bool
 	loaded  bool
 }
 
 func openBootstrap[K comparable, Init, In, Out any](s BootstrapSpec[K, Init, In, Out], rt *task.Runtime, out task.Push[Out]) (*bootstrap[K, Init, In, Out], error) {
-	set, err := newKeySetup[K, Out](rt.MaxParallelism, s.Options.Registry)
+	set, err := newKeySetup[K, Out](rt, s.Options.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -86,13 +92,12 @@ func openBootstrap[K comparable, Init, In, Out any](s BootstrapSpec[K, Init, In,
 		err = set.err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open: %w", err)
+		return nil, fmt.Errorf("open: %w", errors.Join(err, set.timers.Close()))
 	}
-	c := &KeyCtx[K, Out]{Ctx: Ctx[Out]{rt: rt, out: out}, dir: set.dir}
-	if c.sides, err = s.Options.open(rt); err != nil {
+	if err := set.connect(out, s.Options); err != nil {
 		return nil, err
 	}
-	return &bootstrap[K, Init, In, Out]{keyedOperator: keyedOperator[K, Out]{ctx: c, hooks: &set.hooks}, setup: set, funcs: funcs}, nil
+	return &bootstrap[K, Init, In, Out]{keyedOperator: keyedOperator[K, Out]{set: set}, funcs: funcs}, nil
 }
 
 // start calls what OnStart has added, once for both inputs. The operator exists already, so that it is closed if that fails.
@@ -101,45 +106,29 @@ func (o *bootstrap[K, Init, In, Out]) start() error {
 		return nil
 	}
 	o.started = true
-	return o.setup.started(o.ctx.rt.Task)
+	return o.set.started(o.set.rt.Task)
 }
 
 // errNotLoaded is a record that has come past the gate: a fault of the engine, which must not be mistaken for a result.
 var errNotLoaded = errors.New("a record came before the state was loaded")
 
-func (o *bootstrap[K, Init, In, Out]) process(s BootstrapSpec[K, Init, In, Out]) task.Push[In] {
-	rt, dir, f, c := o.ctx.rt, o.ctx.dir, o.funcs.Process, o.ctx
-	failed := stateless.OnError(rt, s.Options.OnError)
+func (o *bootstrap[K, Init, In, Out]) process(s BootstrapSpec[K, Init, In, Out]) (task.Push[In], error) {
+	rt := o.set.rt
+	push, err := o.set.push(s.Key, o.funcs.Process, s.Options)
 	return func(v In) {
 		if !o.loaded {
 			rt.Fail(connector.Fatal(errNotLoaded))
 			return
 		}
-		k := s.Key(v)
-		dir.Seek(k, dir.Hash(k))
-		if err := f(c, v); err != nil {
-			failed(err)
-		}
-		if err := dir.Err(); err != nil {
-			rt.Fail(err)
-		}
-	}
+		push(v)
+	}, err
 }
 
-func (o *bootstrap[K, Init, In, Out]) load(s BootstrapSpec[K, Init, In, Out]) task.Push[Init] {
-	rt, dir, f := o.ctx.rt, o.ctx.dir, o.funcs.Load
-	c := &LoadCtx[K]{rt, dir}
-	failed := stateless.OnError(rt, s.Options.OnError)
-	return func(v Init) {
-		k := s.InitKey(v)
-		dir.Seek(k, dir.Hash(k))
-		if err := f(c, v); err != nil {
-			failed(err)
-		}
-		if err := dir.Err(); err != nil {
-			rt.Fail(err)
-		}
-	}
+func (o *bootstrap[K, Init, In, Out]) load(s BootstrapSpec[K, Init, In, Out]) (task.Push[Init], error) {
+	rt := o.set.rt
+	c := &LoadCtx[K]{rt, o.set.dir}
+	load := func(_ *KeyCtx[K, Out], v Init) error { return o.funcs.Load(c, v) }
+	return o.set.push(s.InitKey, load, s.Options)
 }
 
 // OnInputEnd lets records pass when the state is loaded.

@@ -1,95 +1,18 @@
 package process
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/worker/operator/stateless"
 	"github.com/sluiceio/sluice/worker/state"
+	"github.com/sluiceio/sluice/worker/state/handle"
+	"github.com/sluiceio/sluice/worker/state/timer"
 	"github.com/sluiceio/sluice/worker/task"
 )
-
-// State is what a processor has declared, for the graph.
-type State struct {
-	Kind, Name, Schema string
-	Flat               bool
-}
-
-// KeySetup is where a processor with keyed state declares what it needs.
-type KeySetup[K comparable, Out any] struct {
-	hooks[*KeyCtx[K, Out]]
-	dir      *state.Directory[K]
-	registry *codec.Registry
-	states   []State
-	err      error // the first declaration that cannot be
-}
-
-func newKeySetup[K comparable, Out any](maxParallelism int, r *codec.Registry) (*KeySetup[K, Out], error) {
-	dir, err := state.NewDirectory[K](state.Options{MaxParallelism: maxParallelism, Registry: r})
-	if err != nil {
-		return nil, err
-	}
-	return &KeySetup[K, Out]{dir: dir, registry: r}, nil
-}
-
-// Describe runs open as it is run at plan time: on a directory that no record will reach.
-func Describe[K comparable, Out any](r *codec.Registry, open func(*KeySetup[K, Out]) error) ([]State, error) {
-	s, err := newKeySetup[K, Out](1, r)
-	if err != nil {
-		return nil, err
-	}
-	if err := open(s); err != nil {
-		return nil, err
-	}
-	return s.states, s.err
-}
-
-// declared records a state; a fault is kept until open has returned, because handles are returned without error.
-func declared[V any, K comparable, Out any](s *KeySetup[K, Out], kind, name string, err error) {
-	if err != nil {
-		if s.err == nil {
-			s.err = err
-		}
-		return
-	}
-	c, err := codec.Of[V](s.registry)
-	if err != nil {
-		s.err = err
-		return
-	}
-	s.states = append(s.states, State{Kind: kind, Name: name, Schema: c.Schema(), Flat: c.Flat()})
-}
-
-// Value declares one value per key.
-func (s *KeySetup[K, Out]) Value[V any](name string) *state.Value[V] {
-	v, err := state.ValueOf[V](s.dir, name)
-	declared[V](s, "value", name, err)
-	return v
-}
-
-// List declares a list per key.
-func (s *KeySetup[K, Out]) List[V any](name string) *state.List[V] {
-	l, err := state.ListOf[V](s.dir, name)
-	declared[V](s, "list", name, err)
-	return l
-}
-
-// Map declares a map per key.
-func (s *KeySetup[K, Out]) Map[MK comparable, V any](name string) *state.Map[MK, V] {
-	m, err := state.MapOf[MK, V](s.dir, name)
-	declared[V](s, "map", name, err)
-	return m
-}
-
-// OnStart adds f, called before the first record of an attempt.
-func (s *KeySetup[K, Out]) OnStart(f startFunc) { s.start = append(s.start, f) }
-
-// OnEnd adds f, called once per key with state when all bounded inputs have ended.
-func (s *KeySetup[K, Out]) OnEnd(f func(*KeyCtx[K, Out]) error) { s.end = append(s.end, f) }
-
-// OnClose adds f, called when the attempt ends, in any way.
-func (s *KeySetup[K, Out]) OnClose(f func() error) { s.close = append(s.close, f) }
 
 // KeyCtx is the context of one call for one key.
 type KeyCtx[K comparable, Out any] struct {
@@ -103,73 +26,139 @@ func (c *KeyCtx[K, Out]) Key() K { return c.dir.Key() }
 // Keyed is the stage of a processor with keyed state.
 func Keyed[K comparable, In, Out any](key func(In) K, open func(*KeySetup[K, Out]) (func(*KeyCtx[K, Out], In) error, error), o Options) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		s, err := newKeySetup[K, Out](rt.MaxParallelism, o.Registry)
+		s, err := newKeySetup[K, Out](rt, o.Registry)
 		if err != nil {
 			return nil, nil, err
 		}
+		op := &keyedOperator[K, Out]{set: s}
 		f, err := open(s)
 		if err == nil {
 			err = s.err
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("open: %w", err)
+			return nil, op, fmt.Errorf("open: %w", err)
 		}
-		c := &KeyCtx[K, Out]{Ctx: Ctx[Out]{rt: rt, out: out}, dir: s.dir}
-		if c.sides, err = o.open(rt); err != nil {
-			return nil, nil, err
+		if err := s.connect(out, o); err != nil {
+			return nil, op, err
 		}
-		op := &keyedOperator[K, Out]{ctx: c, hooks: &s.hooks}
 		if err := s.started(rt.Task); err != nil {
 			return nil, op, err
 		}
-		failed := stateless.OnError(rt, o.OnError)
-		return func(v In) {
-			k := key(v)
-			s.dir.Seek(k, s.dir.Hash(k))
-			if err := f(c, v); err != nil {
-				failed(err)
-			}
-			if err := s.dir.Err(); err != nil {
-				rt.Fail(err)
-			}
-		}, op, nil
+		push, err := s.push(key, f, o)
+		return push, op, err
 	}
 }
 
+// connect tells the context where it emits to.
+func (s *KeySetup[K, Out]) connect(out task.Push[Out], o Options) (err error) {
+	s.ctx.out, s.ctx.unread = out, o.Unread
+	s.ctx.sides, err = o.open(s.rt)
+	return err
+}
+
+// push hands a record to f, with its key as the current one.
+func (s *KeySetup[K, Out]) push[In any](key func(In) K, f func(*KeyCtx[K, Out], In) error, o Options) (task.Push[In], error) {
+	c, dir, rt := s.ctx, s.dir, s.rt
+	failed, err := task.NewKeyedFailed(rt, o.policy(), key)
+	if err != nil {
+		return nil, err
+	}
+	hash, err := codec.Hasher[K]()
+	if err != nil {
+		return nil, err
+	}
+	fault := dir.Fault() // what a call per record would cost is a tenth of a record
+	return func(v In) {
+		k := key(v)
+		dir.Seek(k, hash(k))
+		if err := f(c, v); err != nil {
+			failed(v, err, rt.Position())
+		}
+		if *fault != nil {
+			rt.Fail(*fault)
+		}
+	}, nil
+}
+
+// keyedOperator drives the timers and the hooks of a processor with keyed state.
 type keyedOperator[K comparable, Out any] struct {
 	task.Base
-	ctx   *KeyCtx[K, Out]
-	hooks *hooks[*KeyCtx[K, Out]]
-	bytes int64 // as measured
+	set *KeySetup[K, Out]
 }
 
-// OnWatermark measures the state, and runs OnEnd for every key at the end of the input: while emitting is still in
-// time for everything downstream.
+// OnWatermark fires the timers that are due, and runs OnEnd for every key at the end of the input: while emitting is
+// still in time for everything downstream.
 func (o *keyedOperator[K, Out]) OnWatermark(t element.Time) error {
-	dir, rt := o.ctx.dir, o.ctx.rt
-	now := int64(dir.Bytes())
-	rt.Counters.StateBytes += now - o.bytes
-	o.bytes = now
-	if t == element.MaxTime && len(o.hooks.end) > 0 {
-		if err := dir.Each(func(K) error {
-			rt.At = element.MaxTime
-			if err := o.hooks.ended(o.ctx); err != nil {
-				return err
-			}
-			return rt.Stopped()
-		}); err != nil {
+	s := o.set
+	if t != element.MaxTime {
+		return s.timers.AdvanceEvents(t, s.rt.Stopped)
+	}
+	if err := s.timers.FinishEvents(s.rt.Stopped); err != nil || len(s.end) == 0 {
+		return err
+	}
+	return s.dir.Each(func(K) error {
+		s.rt.At = element.MaxTime
+		if err := s.ended(s.ctx); err != nil {
 			return err
 		}
-	}
-	return dir.Err()
+		return s.rt.Stopped()
+	})
 }
 
-func (o *keyedOperator[K, Out]) Close() error { return o.hooks.closed() }
+// OnTime fires the timers by the clock that are due.
+func (o *keyedOperator[K, Out]) OnTime(now time.Time) error {
+	t := element.At(now)
+	o.set.wake, o.set.earliest = element.MaxTime, t.Add(rest)
+	err := o.set.timers.AdvanceProc(t, o.set.rt.Stopped)
+	if o.set.earliest = element.MinTime; err != nil {
+		return err
+	}
+	return o.OnRestored()
+}
+
+// OnRestored waits for the next deadline by the clock.
+func (o *keyedOperator[K, Out]) OnRestored() error {
+	if at, ok := o.set.timers.NextProc(); ok {
+		o.set.await(at)
+	}
+	return o.set.dir.Err()
+}
+
+func (o *keyedOperator[K, Out]) Close() error {
+	return errors.Join(o.set.closed(), o.set.timers.Close())
+}
+
+// Inspect makes k the current key and returns what was declared under a name, for harnesses; nil: nothing was.
+func (o *keyedOperator[K, Out]) Inspect(k K, name string) any {
+	o.set.dir.Seek(k, o.set.dir.Hash(k))
+	return o.set.handles[name]
+}
+
+// Deadlines are those of all timers of a key, for harnesses, the earliest first.
+func (o *keyedOperator[K, Out]) Deadlines(k K) (all []element.Time) {
+	o.set.dir.Seek(k, o.set.dir.Hash(k))
+	for _, h := range o.set.handles { // any order: they are sorted
+		switch t := h.(type) {
+		case *timer.Timer:
+			if at, ok := t.At(); ok {
+				all = append(all, at)
+			}
+		case *timer.Timers:
+			all = slices.AppendSeq(all, t.All())
+		case *ProcTimer:
+			if at, ok := t.timer.At(); ok {
+				all = append(all, at)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
 
 // Cell is the one value of the current key, for MapWithState.
 type Cell[K comparable, S any] struct {
 	dir   *state.Directory[K]
-	value *state.Value[S]
+	value *handle.Value[S]
 }
 
 // Key is the key of the record in flight.
@@ -184,12 +173,18 @@ func (c *Cell[K, S]) Exists() bool { return c.value.Exists() }
 // Clear removes the value.
 func (c *Cell[K, S]) Clear() { c.value.Clear() }
 
+// Declared is the name and the life of a state.
+type Declared struct {
+	Name string
+	Life Life
+}
+
 // WithState is the stage of a function with one value per key.
-func WithState[K comparable, S, In, Out any](key func(In) K, name string, f func(*Cell[K, S], In, func(Out)) error, o Options) task.StageOf[In, Out] {
+func WithState[K comparable, S, In, Out any](key func(In) K, d Declared, f func(*Cell[K, S], In, func(Out)) error, o Options) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
 		emit := (func(Out))(out)
 		return Keyed(key, func(s *KeySetup[K, Out]) (func(*KeyCtx[K, Out], In) error, error) {
-			c := &Cell[K, S]{dir: s.dir, value: s.Value[S](name)}
+			c := &Cell[K, S]{dir: s.dir, value: s.Value[S](d.Name, d.Life)}
 			return func(_ *KeyCtx[K, Out], v In) error { return f(c, v, emit) }, nil
 		}, o)(rt, out)
 	}

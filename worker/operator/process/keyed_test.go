@@ -42,7 +42,7 @@ func TestStatesBelongToTheKeyOfTheRecord(t *testing.T) {
 		want := map[string]*model{}
 		var lines []string
 		h := operatortest.New(t, keyedStage(func(s *keySetup) (keyFn, error) {
-			sum, list, seen := s.Value[int]("sum"), s.List[int]("list"), s.Map[int, int]("seen")
+			sum, list, seen := s.Value[int]("sum", process.Life{}), s.List[int]("list", process.Life{}), s.Map[int, int]("seen", process.Life{})
 			return func(c *keyCtx, e event) error {
 				if e.N == 0 {
 					sum.Clear()
@@ -89,7 +89,7 @@ func TestStatesBelongToTheKeyOfTheRecord(t *testing.T) {
 
 func TestOnEndRunsOncePerKeyWithState(t *testing.T) {
 	h := operatortest.New(t, keyedStage(func(s *keySetup) (keyFn, error) {
-		last := s.Value[int]("last")
+		last := s.Value[int]("last", process.Life{})
 		s.OnEnd(func(c *keyCtx) error {
 			c.Emit(c.Key())
 			return nil
@@ -114,14 +114,14 @@ func TestOnEndRunsOncePerKeyWithState(t *testing.T) {
 	if d := cmp.Diff(want, h.Out()); d != "" {
 		t.Error(d)
 	}
-	if h.Runtime.Counters.StateBytes == 0 {
+	if h.StateBytes() == 0 {
 		t.Error("the size of the state is not measured")
 	}
 }
 
 func TestOnEndStopsWhenTheAttemptDoes(t *testing.T) {
 	operatortest.StopsEmitting(t, keyedStage(func(s *keySetup) (keyFn, error) {
-		last := s.Value[int]("last")
+		last := s.Value[int]("last", process.Life{})
 		s.OnEnd(func(c *keyCtx) error {
 			c.Emit(c.Key())
 			return nil
@@ -142,18 +142,18 @@ func TestDescribeFindsDeclarationsAndTheirFaults(t *testing.T) {
 		})
 	}
 	got, err := describe(func(s *keySetup) {
-		s.Value[int]("v")
-		s.List[string]("l")
-		s.Map[int, []byte]("m")
+		s.Value[int]("v", process.Life{})
+		s.List[string]("l", process.Life{})
+		s.Map[int, []byte]("m", process.Life{})
 	})
 	want := []process.State{{"value", "v", "i64", true}, {"list", "l", "str", true}, {"map", "m", "bytes", false}}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Error(d, err)
 	}
 	for name, open := range map[string]func(*keySetup){
-		"twice":    func(s *keySetup) { s.Value[int]("x"); s.List[int]("x") },
-		"no name":  func(s *keySetup) { s.Value[int]("") },
-		"no codec": func(s *keySetup) { s.Value[func()]("f") },
+		"twice":    func(s *keySetup) { s.Value[int]("x", process.Life{}); s.List[int]("x", process.Life{}) },
+		"no name":  func(s *keySetup) { s.Value[int]("", process.Life{}) },
+		"no codec": func(s *keySetup) { s.Value[func()]("f", process.Life{}) },
 	} {
 		if _, err := describe(open); err == nil {
 			t.Errorf("%s: no error", name)
@@ -166,7 +166,7 @@ func TestDescribeFindsDeclarationsAndTheirFaults(t *testing.T) {
 }
 
 func TestWithStateGivesTheCellOfTheKey(t *testing.T) {
-	h := operatortest.New(t, process.WithState[string, int, event, string](byKey, "n", func(c *process.Cell[string, int], e event, emit func(string)) error {
+	h := operatortest.New(t, process.WithState[string, int, event, string](byKey, process.Declared{Name: "n"}, func(c *process.Cell[string, int], e event, emit func(string)) error {
 		if e.N < 0 {
 			return errors.New("negative")
 		}
@@ -199,7 +199,7 @@ func TestWithStateGivesTheCellOfTheKey(t *testing.T) {
 func TestKeyedProcessAllocatesNothingPerRecord(t *testing.T) {
 	keys := []string{"a", "b", "c", "d"}
 	h := operatortest.New(t, keyedStage(func(s *keySetup) (keyFn, error) {
-		n := s.Value[int]("n")
+		n := s.Value[int]("n", process.Life{})
 		return func(c *keyCtx, e event) error { *n.Ref()++; c.Emit(c.Key()); return nil }, nil
 	}))
 	operatortest.NoAllocation(t, h, 100, func(i int) (event, element.Time) { return event{keys[i%4], i}, 0 })

@@ -73,7 +73,7 @@ func TestErrorsOfProcessorsFollowThePolicy(t *testing.T) {
 	if err := fail.Runtime.Err(); !errors.Is(err, broken) || !strings.Contains(err.Error(), operatortest.Name) {
 		t.Errorf("error is %v, want the cause and the operator", err)
 	}
-	skip := operatortest.New(t, stage(open, process.Options{OnError: task.SkipOnError}))
+	skip := operatortest.New(t, stage(open, process.Options{OnError: task.ErrorPolicy{Action: task.SkipOnError}}))
 	skip.Push(t, 1, 0)
 	if err := skip.Runtime.Err(); err != nil {
 		t.Errorf("error is %v in spite of Skip", err)

@@ -17,6 +17,15 @@ type Options struct {
 	Sides []Side
 	// Registry has the codecs of the pipeline, for keyed state.
 	Registry *codec.Registry
+	// Unread gets what is emitted to side outputs that nobody reads, in tests; nil: it is dropped.
+	Unread func(side string, v any, at element.Time)
+}
+
+// policy is OnError with the codecs of the pipeline.
+func (o Options) policy() task.ErrorPolicy {
+	p := o.OnError
+	p.Registry = o.Registry
+	return p
 }
 
 // Side is a side output of one type, erased.
@@ -51,21 +60,22 @@ func (o Options) open(rt *task.Runtime) (sides, error) {
 	return all, nil
 }
 
-// side emits to the side output of that name; without a reader it drops. A reader of another type gets nothing that it
+// side emits to the side output of that name; without a reader it is false. A reader of another type gets nothing that it
 // waits for, which is a fault of the job.
-func side[S any](rt *task.Runtime, all sides, name string, v S) {
+func side[S any](rt *task.Runtime, all sides, name string, v S) bool {
 	for i := range all {
 		if all[i].name != name {
 			continue
 		}
 		if push, ok := all[i].push.(task.Push[S]); ok {
 			push(v)
-			return
+			return true
 		}
 		rt.Fail(connector.Fatal(fmt.Errorf("side output %q: the operator emits %v, its reader takes %v",
 			name, reflect.TypeFor[S](), reflect.TypeOf(all[i].push).In(0))))
-		return
+		return true
 	}
+	return false
 }
 
 // emitAt emits with another time than that of the record in flight, which is put back.

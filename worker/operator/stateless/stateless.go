@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/sluiceio/sluice/connector"
+	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -17,7 +18,7 @@ func Map[In, Out any](f func(In) Out) task.StageOf[In, Out] {
 // TryMap emits f of each record; p decides about those for which f fails.
 func TryMap[In, Out any](f func(In) (Out, error), p task.ErrorPolicy) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		return tryMap(rt, out, f, p), task.Base{}, nil
+		return tryMap(rt, out, f, p)
 	}
 }
 
@@ -28,34 +29,26 @@ func MapWith[In, Out any](open func(*connector.Task) (func(In) (Out, error), err
 		if err != nil {
 			return nil, nil, err
 		}
-		return tryMap(rt, out, f, p), task.Base{}, nil
+		return tryMap(rt, out, f, p)
 	}
 }
 
-func tryMap[In, Out any](rt *task.Runtime, out task.Push[Out], f func(In) (Out, error), p task.ErrorPolicy) task.Push[In] {
-	failed := OnError(rt, p)
+func tryMap[In, Out any](rt *task.Runtime, out task.Push[Out], f func(In) (Out, error), p task.ErrorPolicy) (task.Push[In], task.Operator, error) {
+	failed, err := task.NewFailed[In](rt, p)
 	return func(v In) {
 		u, err := f(v)
+		if err != nil && p.Retries > 0 {
+			err = p.Again(rt, err, func() (err error) {
+				u, err = f(v)
+				return err
+			})
+		}
 		if err != nil {
-			failed(err)
+			failed(v, err, rt.Position())
 			return
 		}
 		out(u)
-	}
-}
-
-// OnError is what an error policy does with the error of a record. A fatal error is skipped by none.
-func OnError(rt *task.Runtime, p task.ErrorPolicy) func(error) {
-	if p != task.SkipOnError {
-		return rt.Fail
-	}
-	return func(err error) {
-		if connector.IsFatal(err) {
-			rt.Fail(err)
-			return
-		}
-		rt.Skip(err)
-	}
+	}, task.Base{}, err
 }
 
 // Filter emits the records for which f is true.
@@ -77,15 +70,51 @@ func FlatMap[In, Out any](f func(In, func(Out))) task.StageOf[In, Out] {
 	}
 }
 
-// TryFlatMap emits what f emits; p decides about the records for which f fails. What f had emitted stays emitted.
+// TryFlatMap emits what f emits; p decides about the records for which f fails. What f had emitted stays emitted, unless p
+// tries again: then only what the last try emits counts, and nothing of a record that has failed for good.
 func TryFlatMap[In, Out any](f func(In, func(Out)) error, p task.ErrorPolicy) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		failed, emit := OnError(rt, p), (func(Out))(out)
+		failed, err := task.NewFailed[In](rt, p)
+		emit := (func(Out))(out)
+		if p.Retries > 0 {
+			return patient(rt, f, p, out, failed), task.Base{}, err
+		}
 		return func(v In) {
 			if err := f(v, emit); err != nil {
-				failed(err)
+				failed(v, err, rt.Position())
 			}
-		}, task.Base{}, nil
+		}, task.Base{}, err
+	}
+}
+
+// patient holds what a try emits until it has not failed.
+func patient[In, Out any](rt *task.Runtime, f func(In, func(Out)) error, p task.ErrorPolicy, out task.Push[Out], failed task.Failed[In]) task.Push[In] {
+	var held []Out
+	hold := func(u Out) { held = append(held, u) }
+	return func(v In) {
+		try := func() error {
+			clear(held)
+			held = held[:0]
+			return f(v, hold)
+		}
+		err := try()
+		if err != nil {
+			err = p.Again(rt, err, try)
+		}
+		if err != nil {
+			failed(v, err, rt.Position())
+			return
+		}
+		for _, u := range held {
+			out(u)
+		}
+	}
+}
+
+// Timed emits f of each record and its time.
+func Timed[In, Out any](f func(In, element.Time) Out) task.StageOf[In, Out] {
+	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
+		return func(v In) { out(f(v, rt.At)) }, task.Base{}, nil
 	}
 }
 

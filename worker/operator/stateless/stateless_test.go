@@ -113,7 +113,7 @@ func TestErrorsFollowThePolicy(t *testing.T) {
 		"flatmap": func(p task.ErrorPolicy) task.StageOf[int, int] { return stateless.TryFlatMap(emit, p) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			skip := operatortest.New(t, make(task.SkipOnError))
+			skip := operatortest.New(t, make(task.ErrorPolicy{Action: task.SkipOnError}))
 			for _, v := range []int{2, 3, 4} {
 				skip.Push(t, v, 7)
 			}
@@ -128,7 +128,7 @@ func TestErrorsFollowThePolicy(t *testing.T) {
 			if d := cmp.Diff(want, got); d != "" || skip.Runtime.Err() != nil {
 				t.Errorf("skip: %s, error %v", d, skip.Runtime.Err())
 			}
-			fail := operatortest.New(t, make(task.FailOnError))
+			fail := operatortest.New(t, make(task.ErrorPolicy{}))
 			fail.Push(t, 3, 7)
 			if err := fail.Runtime.Err(); !errors.Is(err, errOdd) || !strings.Contains(err.Error(), operatortest.Name) {
 				t.Errorf("fail: error is %v, want the cause and the operator", err)
@@ -138,7 +138,7 @@ func TestErrorsFollowThePolicy(t *testing.T) {
 }
 
 func TestFatalErrorsAreNotSkipped(t *testing.T) {
-	h := operatortest.New(t, stateless.TryMap(func(int) (int, error) { return 0, connector.Fatal(errOdd) }, task.SkipOnError))
+	h := operatortest.New(t, stateless.TryMap(func(int) (int, error) { return 0, connector.Fatal(errOdd) }, task.ErrorPolicy{Action: task.SkipOnError}))
 	h.Push(t, 1, 0)
 	if err := h.Runtime.Err(); !errors.Is(err, errOdd) {
 		t.Errorf("error is %v", err)
@@ -147,7 +147,7 @@ func TestFatalErrorsAreNotSkipped(t *testing.T) {
 
 func TestMapWithThatCannotOpenIsNotBuilt(t *testing.T) {
 	broken := errors.New("broken")
-	_, err := operatortest.Build(t, stateless.MapWith(func(*connector.Task) (func(int) (int, error), error) { return nil, broken }, task.FailOnError))
+	_, err := operatortest.Build(t, stateless.MapWith(func(*connector.Task) (func(int) (int, error), error) { return nil, broken }, task.ErrorPolicy{}))
 	if !errors.Is(err, broken) {
 		t.Errorf("error is %v", err)
 	}
@@ -157,7 +157,7 @@ func TestStatelessOperatorsAllocateNothing(t *testing.T) {
 	record := func(i int) (int, element.Time) { return i, element.Time(i) }
 	stages := map[string]task.StageOf[int, int]{
 		"map":     stateless.Map(func(v int) int { return v + 1 }),
-		"trymap":  stateless.TryMap(func(v int) (int, error) { return v, nil }, task.FailOnError),
+		"trymap":  stateless.TryMap(func(v int) (int, error) { return v, nil }, task.ErrorPolicy{}),
 		"filter":  stateless.Filter(func(v int) bool { return v&1 == 0 }),
 		"flatmap": stateless.FlatMap(func(v int, emit func(int)) { emit(v); emit(v) }),
 		"peek":    stateless.Peek(func(int) {}),

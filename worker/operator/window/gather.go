@@ -3,10 +3,12 @@ package window
 import (
 	"iter"
 	"slices"
+	"time"
 
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
-	"github.com/sluiceio/sluice/worker/operator/table"
+	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -20,126 +22,119 @@ type Gathering[K comparable, In, Out any] struct {
 	Lateness element.Time
 	// LateOutput names the side output that takes later records; empty: they are dropped.
 	LateOutput string
+	// Timing is the time by which windows are meant.
+	Timing Timing
+	// Registry has the codecs of the pipeline.
+	Registry *codec.Registry
+}
+
+func (g *Gathering[K, In, Out]) rules() rules[K, In] {
+	return rules[K, In]{g.Key, g.Lateness, g.LateOutput, g.Timing, g.Registry}
 }
 
 // Gather keeps the records of sliding windows, each once, in its pane. Tumbling windows are sliding ones whose slide is
 // their size.
 func Gather[K comparable, In, Out any](spec window.Sliding, g Gathering[K, In, Out]) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		c, err := newCommon(rt, out, Aggregation[K, In, []In, Out]{Key: g.Key, Lateness: g.Lateness, LateOutput: g.LateOutput})
+		f, err := newFrame(rt, g.rules())
 		if err != nil {
 			return nil, nil, err
 		}
-		o := &gather[K, In, Out]{common: c, spec: spec, each: g.Each, fired: map[element.Time]*firings[K]{}}
-		return o.push, o, nil
+		o := &gather[K, In]{panes: panes{times: f.times, spec: spec}}
+		o.each = func(k K, fire Firing, vs iter.Seq[In]) error { return g.Each(k, fire, vs, out) }
+		o.spaces, err = spaces(rt, "panes", g.Registry, func(d *state.Directory[K]) (*state.List[In], error) {
+			return state.ListOf[In](d, "records")
+		})
+		if err == nil && o.lateness > 0 {
+			o.refired, err = spaces(rt, "fired", g.Registry, counted[K])
+		}
+		return func(v In) {
+			at := o.at()
+			last, ok := spec.Last(at)
+			if !ok {
+				return // between two windows
+			}
+			k := f.key(v)
+			h := f.hash(k)
+			if o.overAt(last) <= o.now(h) {
+				drop(rt, f.late, v)
+				return
+			}
+			o.keep(k, h, at, v)
+		}, o, err
 	}
 }
 
-// heap of records: a pane with what it holds.
-type listed[K comparable, In any] struct {
-	start element.Time
-	table *table.Table[K, []In]
+type gather[K comparable, In any] struct {
+	panes
+	each    func(K, Firing, iter.Seq[In]) error
+	spaces  *state.Spaces[K, *state.List[In]]  // by start
+	list    []*state.Space[K, *state.List[In]] // as starts
+	refired *state.Spaces[K, *state.Value[int32]]
 }
 
-type gather[K comparable, In, Out any] struct {
-	common[K, In, []In, Out]
-	spec  window.Sliding
-	each  func(K, Firing, iter.Seq[In], func(Out)) error
-	panes []listed[K, In]              // ordered by time
-	fired map[element.Time]*firings[K] // by start of a window that late records have made fire again
-	done  element.Time                 // windows that end at or before it have fired; MinTime: none has
-	began bool                         // done says something
-}
-
-func (o *gather[K, In, Out]) push(v In) {
-	at := o.rt.At
-	last, ok := o.spec.Last(at)
-	if !ok {
-		return // between two windows
-	}
-	if o.isLate(last) {
-		o.drop(v)
-		return
-	}
+// keep adds a record to its pane.
+func (o *gather[K, In]) keep(k K, h uint64, at element.Time, v In) {
 	start := o.spec.Pane(at).Start
 	i, found := o.find(start)
 	if !found {
-		o.panes = slices.Insert(o.panes, i, listed[K, In]{start, table.New[K, []In](&o.rt.Counters.StateBytes)})
-	}
-	k := o.agg.Key(v)
-	h := o.hash(k)
-	vs, _ := o.panes[i].table.Find(k, h)
-	*vs = append(*vs, v)
-	if o.agg.Lateness > 0 {
-		o.refire(k, h)
-	}
-}
-
-func (o *gather[K, In, Out]) find(start element.Time) (int, bool) {
-	return slices.BinarySearchFunc(o.panes, start, func(p listed[K, In], start element.Time) int {
-		switch {
-		case p.start < start:
-			return -1
-		case p.start > start:
-			return 1
-		}
-		return 0
-	})
-}
-
-// refire emits the windows that have ended and hold the record that was just added.
-func (o *gather[K, In, Out]) refire(k K, h uint64) {
-	at := o.rt.At
-	w, ok := o.spec.First(at)
-	for ; ok && w.Contains(at) && w.Last() <= o.rt.Watermark; w = o.spec.Next(w) {
-		if o.isLate(w) {
-			continue
-		}
-		f := o.fired[w.Start]
-		if f == nil {
-			f = &firings[K]{}
-			o.fired[w.Start] = f
-		}
-		n := 0
-		if o.count(k, h, w) > 1 {
-			n = f.next(&o.rt.Counters.StateBytes, k, h)
-		}
-		o.rt.At = w.Last()
-		err := o.each(k, Firing{w, n}, o.records(k, h, w), o.out)
-		o.rt.At = at
+		sp, err := o.spaces.Open(int64(start))
 		if err != nil {
 			o.rt.Fail(err)
 			return
 		}
+		o.list, o.starts = slices.Insert(o.list, i, sp), slices.Insert(o.starts, i, start)
+		o.expectPane(start)
+	}
+	o.list[i].Dir.Seek(k, h)
+	o.list[i].Handles.Append(v)
+	if o.lateness > 0 {
+		o.refire(k, h, at)
 	}
 }
 
-// within are the panes of a window.
-func (o *gather[K, In, Out]) within(w window.Window) []listed[K, In] {
-	lo, _ := o.find(w.Start)
-	hi, _ := o.find(w.End)
-	return o.panes[lo:hi]
+// refire emits the windows that have ended and hold the record that was just added.
+func (o *gather[K, In]) refire(k K, h uint64, when element.Time) {
+	at, now := o.rt.At, o.now(h)
+	w, ok := o.spec.First(when)
+	for ; ok && w.Contains(when) && w.Last() <= now; w = o.spec.Next(w) {
+		if o.overAt(w) <= now {
+			continue
+		}
+		n, err := again(o.refired, k, h, w, o.count(k, h, w) > 1)
+		if err == nil {
+			o.rt.At = w.Last()
+			err = o.each(k, Firing{w, n}, o.records(k, h, w))
+		}
+		if err != nil {
+			o.rt.Fail(err)
+			break
+		}
+	}
+	o.rt.At = at
 }
 
-func (o *gather[K, In, Out]) count(k K, h uint64, w window.Window) (n int) {
-	for _, p := range o.within(w) {
-		if vs := p.table.Lookup(k, h); vs != nil {
-			n += len(*vs)
-		}
+// of are the panes of a window.
+func (o *gather[K, In]) of(w window.Window) []*state.Space[K, *state.List[In]] {
+	lo, hi := o.within(w)
+	return o.list[lo:hi]
+}
+
+func (o *gather[K, In]) count(k K, h uint64, w window.Window) (n int) {
+	for _, p := range o.of(w) {
+		p.Dir.Seek(k, h)
+		n += p.Handles.Len()
 	}
 	return n
 }
 
 // records are those of a key in a window.
-func (o *gather[K, In, Out]) records(k K, h uint64, w window.Window) iter.Seq[In] {
-	panes := o.within(w)
+func (o *gather[K, In]) records(k K, h uint64, w window.Window) iter.Seq[In] {
+	panes := o.of(w)
 	return func(yield func(In) bool) {
 		for _, p := range panes {
-			vs := p.table.Lookup(k, h)
-			if vs == nil {
-				continue
-			}
-			for _, v := range *vs {
+			p.Dir.Seek(k, h)
+			for v := range p.Handles.All() {
 				if !yield(v) {
 					return
 				}
@@ -149,50 +144,47 @@ func (o *gather[K, In, Out]) records(k K, h uint64, w window.Window) iter.Seq[In
 }
 
 // OnWatermark fires every window whose last instant is covered, the oldest first, and forgets what no window needs.
-func (o *gather[K, In, Out]) OnWatermark(t element.Time) error {
-	for w, ok := o.nextWindow(t); ok; w, ok = o.nextWindow(t) {
+func (o *gather[K, In]) OnWatermark(t element.Time) error { return o.watermark(t, o.sweep) }
+
+// OnTime does that by the clock.
+func (o *gather[K, In]) OnTime(now time.Time) error { return o.tick(now, o.sweep) }
+
+func (o *gather[K, In]) sweep(t element.Time) error {
+	done := o.swept // windows whose last instant is not above it have fired
+	for {
+		w, ok := o.nextWindow(done)
+		if !ok || w.Last() > t {
+			break
+		}
 		if err := o.fire(w); err != nil {
 			return err
 		}
-		o.done, o.began = w.End, true
-		o.forget(min(t, w.Last()))
+		done = w.Last()
+		o.forget(done)
 	}
 	o.forget(t)
-	return nil
-}
-
-// nextWindow is the oldest window that has records, has not fired and has ended at t.
-func (o *gather[K, In, Out]) nextWindow(t element.Time) (window.Window, bool) {
-	for _, p := range o.panes {
-		w, _ := o.spec.First(p.start)
-		if o.began && w.End <= o.done {
-			w = o.after(w)
-		}
-		if w.Contains(p.start) {
-			return w, w.Last() <= t
-		}
+	if w, ok := o.nextWindow(done); ok {
+		o.expect(w.Last())
 	}
-	return window.Window{}, false
+	o.expectOldest()
+	return o.rt.TableErr()
 }
 
-// after is the first window like w that ends after done.
-func (o *gather[K, In, Out]) after(w window.Window) window.Window {
-	n := (o.done-w.End)/o.spec.Slide + 1
-	return window.Window{Start: w.Start + n*o.spec.Slide, End: w.End + n*o.spec.Slide}
-}
-
-func (o *gather[K, In, Out]) fire(w window.Window) error {
-	panes := o.within(w)
+func (o *gather[K, In]) fire(w window.Window) error {
+	panes := o.of(w)
 	for i, p := range panes {
-		err := p.table.Each(func(k K, _ *[]In) error {
-			h := o.hash(k)
+		err := p.Dir.Each(func(k K) error {
+			h := p.Dir.KeyHash()
+			if o.firedBefore(h, w) {
+				return nil
+			}
 			for _, before := range panes[:i] {
-				if before.table.Lookup(k, h) != nil {
+				if before.Dir.Seek(k, h); before.Handles.Len() > 0 {
 					return nil // it was called with that pane
 				}
 			}
 			o.rt.At = w.Last()
-			if err := o.each(k, Firing{Window: w}, o.records(k, h, w), o.out); err != nil {
+			if err := o.each(k, Firing{Window: w}, o.records(k, h, w)); err != nil {
 				return err
 			}
 			return o.rt.Stopped()
@@ -204,33 +196,29 @@ func (o *gather[K, In, Out]) fire(w window.Window) error {
 	return nil
 }
 
-// forget drops the panes that no window needs at watermark t.
-func (o *gather[K, In, Out]) forget(t element.Time) {
+// forget drops the panes that no window needs at time t.
+func (o *gather[K, In]) forget(t element.Time) {
 	n := 0
-	for n < len(o.panes) {
-		if last, _ := o.spec.Last(o.panes[n].start); !o.expired(last, t) {
-			break
-		}
-		o.panes[n].table.Release()
+	for n < len(o.list) && o.paneOver(o.starts[n]) <= t {
+		o.spaces.Drop(o.list[n])
 		n++
 	}
-	o.panes = slices.Delete(o.panes, 0, n)
-	for start, f := range o.fired { // any order: entries of a map
-		if o.expired(window.Window{Start: start, End: start + o.spec.Size}, t) {
-			f.release()
-			delete(o.fired, start)
-		}
-	}
+	o.list, o.starts = slices.Delete(o.list, 0, n), slices.Delete(o.starts, 0, n)
+	forgetRefired(&o.panes, o.refired, t)
 }
 
-// Close drops the tables.
-func (o *gather[K, In, Out]) Close() error {
-	for _, p := range o.panes {
-		p.table.Release()
+// OnRestored begins with the panes of a checkpoint.
+func (o *gather[K, In]) OnRestored() error {
+	o.restored()
+	o.list, o.starts = slices.Collect(o.spaces.All()), o.starts[:0]
+	for _, p := range o.list {
+		o.starts = append(o.starts, element.Time(p.ID))
+		o.expectPane(element.Time(p.ID))
 	}
-	for _, f := range o.fired { // any order: entries of a map
-		f.release()
-	}
-	o.panes = nil
-	return nil
+	return o.rt.TableErr()
 }
+
+var (
+	_ task.Waker    = (*gather[int, int])(nil)
+	_ task.Restorer = (*gather[int, int])(nil)
+)

@@ -155,9 +155,9 @@ func TestAWindowIsForgottenWhenItsLatenessIsOver(t *testing.T) {
 				h.Push(t, event{k / 5, 1}, element.Time(k%5*10+1))
 			}
 			h.Watermark(t, 28) // the oldest window ends at 10, and takes records until 29
-			full := h.Runtime.Counters.StateBytes
+			full := h.StateBytes()
 			h.Watermark(t, 80)
-			if got := h.Runtime.Counters.StateBytes; got > full/2 {
+			if got := h.StateBytes(); got > full/2 {
 				t.Errorf("%d bytes of %d are left", got, full)
 			}
 			h.Push(t, event{1, 1}, 5)

@@ -10,7 +10,6 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	win "github.com/sluiceio/sluice/flow/window"
 	"github.com/sluiceio/sluice/worker/operator/operatortest"
-	"github.com/sluiceio/sluice/worker/operator/window"
 )
 
 // sessionModel keeps the records of every session, and says what is emitted and how many records are late.
@@ -22,13 +21,13 @@ func sessionModel(spec win.Session, lateness element.Time, items []item) (all []
 	}
 	var sessions []open
 	wm := element.MinTime
-	over := func(w win.Window) bool { return w.Last()+lateness <= wm }
+	over := func(w win.Window) bool { return w.End+lateness <= wm }
 	for _, it := range append(items, item{At: element.MaxTime - 1, Watermark: true}) {
 		if it.Watermark {
 			var now []refired
 			wm = it.At
 			for i := range sessions {
-				if s := &sessions[i]; s.waits && s.Win.Last() <= wm {
+				if s := &sessions[i]; s.waits && s.Win.End <= wm {
 					now = append(now, refired{s.Key, s.Win, s.fired, s.Sum})
 					s.waits = false
 					s.fired++
@@ -53,7 +52,7 @@ func sessionModel(spec win.Session, lateness element.Time, items []item) (all []
 			late++
 			continue
 		}
-		if merged.Win.Last() <= wm {
+		if merged.Win.End <= wm {
 			all = append(all, refired{merged.Key, merged.Win, merged.fired, merged.Sum})
 			merged.waits = false
 			merged.fired++
@@ -69,7 +68,7 @@ func TestSessionsAreWhatTheModelSaysWithAndWithoutLateness(t *testing.T) {
 		lateness := rapid.Int64Range(0, 30).Draw(rt, "lateness_us")
 		items := drawItems(rt)
 		want, late := sessionModel(spec, element.Time(lateness), items)
-		h := operatortest.New(t, window.Session(spec, lateSums(lateness)))
+		h := operatortest.New(t, sessions(spec, lateSums(lateness)))
 		var got []refired
 		take := func() {
 			var now []refired
@@ -99,21 +98,31 @@ func TestSessionsAreWhatTheModelSaysWithAndWithoutLateness(t *testing.T) {
 }
 
 func TestSessionStateIsGoneWhenTheSessionsAre(t *testing.T) {
-	h := operatortest.New(t, window.Session(win.Session{Gap: 10}, lateSums(0)))
+	h := operatortest.New(t, sessions(win.Session{Gap: 10}, lateSums(0)))
 	for i := range int64(20_000) {
 		h.Push(t, event{i, 1}, element.Time(i%100))
 	}
 	h.Watermark(t, 1)
-	full := h.Runtime.Counters.StateBytes
 	h.Watermark(t, 1000)
-	if got := h.Runtime.Counters.StateBytes; full < 20_000*40 || got > full/100 {
-		t.Errorf("%d bytes of %d are left", got, full)
+	full := h.StateBytes()
+	if full < 20_000*40 {
+		t.Fatalf("%d bytes", full)
+	}
+	for wave := range int64(5) { // they take the places of those that are gone
+		from := element.Time(2000 * (wave + 1))
+		for i := range int64(20_000) {
+			h.Push(t, event{1_000_000*wave + i, 1}, from+element.Time(i%100))
+		}
+		h.Watermark(t, from+1000)
+	}
+	if got := h.StateBytes(); got > full/10*15 {
+		t.Errorf("%d bytes after %d: sessions that are over are kept", got, full)
 	}
 }
 
 // TestKeysThatComeAndGoCostNothing: the tables do not grow with the number of keys ever seen.
 func TestKeysThatComeAndGoCostNothing(t *testing.T) {
-	h := operatortest.New(t, window.Session(win.Session{Gap: 10}, lateSums(0)))
+	h := operatortest.New(t, sessions(win.Session{Gap: 10}, lateSums(0)))
 	h.Discard()
 	for i := range int64(200_000) {
 		h.Push(t, event{i, 1}, element.Time(i))
@@ -121,7 +130,7 @@ func TestKeysThatComeAndGoCostNothing(t *testing.T) {
 			h.Watermark(t, element.Time(i))
 		}
 	}
-	if got := h.Runtime.Counters.StateBytes; got > 1<<20 {
+	if got := h.StateBytes(); got > 1<<20 {
 		t.Errorf("%d bytes for about a hundred sessions", got)
 	}
 }
@@ -129,7 +138,7 @@ func TestKeysThatComeAndGoCostNothing(t *testing.T) {
 func BenchmarkSessionRecord(b *testing.B) {
 	for _, keys := range []int{100, 10_000} {
 		b.Run(fmt.Sprintf("%d keys", keys), func(b *testing.B) {
-			h := operatortest.New(b, window.Session(win.Session{Gap: 1_000_000}, lateSums(0)))
+			h := operatortest.New(b, sessions(win.Session{Gap: 1_000_000}, lateSums(0)))
 			h.Discard()
 			b.ReportAllocs()
 			for i := range b.N {

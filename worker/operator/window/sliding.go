@@ -1,12 +1,13 @@
 package window
 
 import (
-	"cmp"
 	"slices"
+	"time"
 
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
-	"github.com/sluiceio/sluice/worker/operator/table"
+	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -21,32 +22,57 @@ import (
 //
 // A subtraction of what slides out would be cheaper, and exists for few aggregates; a tree of aggregated tables costs
 // the logarithm of size/slide and memory for keys that are in a single pane.
+//
+// What a checkpoint holds is the panes. The queues are derived from them: after a restore every key begins with a flip.
 func Sliding[K comparable, In, Acc, Out any](spec window.Sliding, a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		c, err := newCommon(rt, out, a)
+		f, err := newFrame(rt, a.rules())
 		if err != nil {
 			return nil, nil, err
 		}
-		o := &sliding[K, In, Acc, Out]{common: c, spec: spec, keys: table.New[K, queue[Acc]](&rt.Counters.StateBytes), fired: map[element.Time]*firings[K]{}}
+		o := &sliding[K, Acc]{slides: slides{panes: panes{times: f.times, spec: spec}}, fresh: a.New, fold: fold[Acc]{a.Merge, a.Clone}}
+		o.emit = func(k K, fire Firing, acc *Acc) { out(a.Result(k, fire, acc)) }
 		o.uncache()
-		return o.push, o, nil
+		return func(v In) {
+			k := f.key(v)
+			h := f.hash(k)
+			acc := o.enter(k, h)
+			if acc == nil {
+				if o.isLate {
+					drop(rt, f.late, v)
+				}
+				return
+			}
+			a.Add(acc, v)
+			if o.again {
+				o.refire(k, h)
+			}
+		}, o, o.open(a.Registry)
 	}
 }
 
-// part is what one key has in one pane.
-type part[Acc any] struct {
-	own Acc // of the records in the pane
+// parts are what a key has in a pane.
+type parts[Acc any] struct {
+	own *state.Value[Acc] // of the records in the pane
 	// suffix is the aggregate of own and of the parts of the key in later panes, up to the flip; valid for those that the
 	// queue calls its front.
-	suffix Acc
+	suffix *state.Value[Acc]
+}
+
+func declareParts[K comparable, Acc any](d *state.Directory[K]) (_ *parts[Acc], err error) {
+	p := new(parts[Acc])
+	if p.own, err = state.ValueOf[Acc](d, "acc"); err == nil {
+		p.suffix, err = state.ValueOf[Acc](d, "suffix")
+	}
+	return p, err
 }
 
 // queue is what is known of one key over the panes of the present window.
 type queue[Acc any] struct {
-	back  Acc          // aggregate of the panes after flip, up to the ones taken in
-	flip  element.Time // start of the newest pane of the front; below: front panes with a suffix
-	front element.Time // start of the oldest pane of the front
-	state queueState
+	Back  Acc          // aggregate of the panes after flip, up to the ones taken in
+	Flip  element.Time // start of the newest pane of the front; below: front panes with a suffix
+	Front element.Time // start of the oldest pane of the front
+	State queueState
 }
 
 type queueState uint8
@@ -60,246 +86,199 @@ const (
 	stale
 )
 
-// paneOf is a pane with its table.
-type paneOf[K comparable, Acc any] struct {
-	start element.Time
-	table *table.Table[K, part[Acc]]
-}
+// pane is the namespace of a pane. It has a pointer to its handles: those all have one shape.
+type pane[K comparable, Acc any] = state.Space[K, *parts[Acc]]
 
-type sliding[K comparable, In, Acc, Out any] struct {
-	common[K, In, Acc, Out]
-	spec window.Sliding
+// sliding knows neither what comes in nor what goes out: it is compiled for each type of keys and accumulators.
+type sliding[K comparable, Acc any] struct {
+	slides
+	fold[Acc]
+	fresh func() Acc // nil: the zero value
+	emit  func(K, Firing, *Acc)
 
-	// cur is the pane of the last record: most records follow one of the same pane. cur.Start > cur.End: none.
-	cur      window.Window
-	curTable *table.Table[K, part[Acc]]
-	curTaken bool // the pane has been taken in: what is added makes its key stale
-	curFired bool // a window that holds the pane has fired
+	curPane *pane[K, Acc] // nil: cur is not open, or next does not know of it
+	// isLate and again are about the last record: it was late; there are windows that have fired and hold it. first: its key had
+	// nothing in its pane.
+	isLate, again, first bool
 
-	panes []paneOf[K, Acc] // ordered by time
-	spare []*table.Table[K, part[Acc]]
-	next  window.Window                // the next one to fire, while any has to
-	waits bool                         // there are panes from next on
-	taken element.Time                 // panes below this start are in the queues
-	fired map[element.Time]*firings[K] // by start of a window that late records have made fire again
-	keys  *table.Table[K, queue[Acc]]
-	dead  int // of keys: not in the window any more
+	spaces  *state.Spaces[K, *parts[Acc]] // by start
+	list    []*pane[K, Acc]               // as starts
+	refired *state.Spaces[K, *state.Value[int32]]
+	queues  *state.Spaces[K, *state.Value[queue[Acc]]] // one namespace, which goes when no pane is left
+	line    *state.Space[K, *state.Value[queue[Acc]]]
 
 	result Acc // of the window that fires; a field, so that it does not escape per key
 }
 
-func (o *sliding[K, In, Acc, Out]) push(v In) {
-	if at := o.rt.At; at < o.cur.Start || at >= o.cur.End {
-		if !o.seek(at, v) {
-			return
+// open makes the tables.
+func (o *sliding[K, Acc]) open(r *codec.Registry) (err error) {
+	if o.spaces, err = spaces(o.rt, "panes", r, declareParts[K, Acc]); err != nil {
+		return err
+	}
+	if o.lateness > 0 {
+		if o.refired, err = spaces(o.rt, "fired", r, counted[K]); err != nil {
+			return err
 		}
 	}
-	k := o.agg.Key(v)
-	h := o.hash(k)
-	p, fresh := o.curTable.Find(k, h)
-	if fresh && o.agg.New != nil {
-		p.own = o.agg.New()
+	options := o.rt.Options("queues", r)
+	options.Checkpoints = false
+	o.queues, err = state.NewSpaces(options, o.rt.KeyGroups.First, o.rt.KeyGroups.End, func(d *state.Directory[K]) (*state.Value[queue[Acc]], error) {
+		return state.ValueOf[queue[Acc]](d, "queue")
+	})
+	if err != nil {
+		return err
 	}
-	o.agg.Add(&p.own, v)
+	o.rt.Derive(o.queues.Table())
+	return o.derive()
+}
+
+// enter is the accumulator for a record of a key at the present time; nil: it is late, in no window, or the attempt fails.
+func (o *sliding[K, Acc]) enter(k K, h uint64) *Acc {
+	o.isLate = false
+	if at := o.at(); at < o.cur.Start || at >= o.cur.End {
+		o.curPane = nil
+		if !o.seek(at) {
+			return nil // between two windows
+		}
+	}
+	now := o.now(h)
+	if o.overAt(o.last) <= now {
+		o.isLate = true
+		return nil
+	}
+	if o.curPane == nil && !o.openPane() {
+		return nil
+	}
+	o.curPane.Dir.Seek(k, h)
+	own := o.curPane.Handles.own
+	o.first = !own.Exists()
+	acc := own.Ref()
+	if o.first && o.fresh != nil {
+		*acc = o.fresh()
+	}
 	if o.curTaken {
-		o.spoil(k, h)
+		o.line.Dir.Seek(k, h)
+		o.line.Handles.Ref().State = stale
 	}
-	if o.curFired {
-		o.refire(k, h, fresh)
-	}
+	o.again = o.oldest <= now && o.lateness > 0
+	return acc
 }
 
-// spoil notes that a pane which was taken in has changed for a key.
-func (o *sliding[K, In, Acc, Out]) spoil(k K, h uint64) {
-	q, fresh := o.keys.Find(k, h)
-	if !fresh && q.state == 0 {
-		o.dead--
-	}
-	q.state = stale
-}
-
-// seek makes the pane of at the current one. It is false if no window that waits to fire holds it.
-func (o *sliding[K, In, Acc, Out]) seek(at element.Time, v In) bool {
-	last, ok := o.spec.Last(at)
-	if !ok {
-		return false // between two windows
-	}
-	if o.isLate(last) {
-		o.drop(v)
+// openPane opens the current pane, and has its windows fire that have not.
+func (o *sliding[K, Acc]) openPane() bool {
+	start := o.cur.Start
+	sp, err := o.spaces.Open(int64(start))
+	if err != nil {
+		o.rt.Fail(err)
 		return false
 	}
-	pane := o.spec.Pane(at)
-	i, found := o.find(pane.Start)
-	if !found {
-		o.panes = slices.Insert(o.panes, i, paneOf[K, Acc]{pane.Start, o.fresh()})
+	if i, found := o.find(start); !found {
+		o.list, o.starts = slices.Insert(o.list, i, sp), slices.Insert(o.starts, i, start)
 	}
-	if last.Last() > o.rt.Watermark {
-		if first := o.firstWaiting(at); !o.waits || first.Start < o.next.Start {
-			o.await(first)
-		}
-	}
-	o.cur, o.curTable, o.curTaken = pane, o.panes[i].table, pane.Start < o.taken
-	oldest, _ := o.spec.First(at)
-	o.curFired = o.agg.Lateness > 0 && oldest.Last() <= o.rt.Watermark
+	o.notice(start)
+	o.curPane, o.curTaken = sp, start < o.taken
 	return true
 }
 
-// await makes w the next window to fire: nothing older waits, and no pane from its start on has been taken in.
-func (o *sliding[K, In, Acc, Out]) await(w window.Window) {
-	if !o.waits {
-		o.taken = w.Start
-	}
-	o.next, o.waits, o.taken = w, true, min(o.taken, w.Start)
-}
-
-// firstWaiting is the oldest window that holds at and has not fired.
-func (o *sliding[K, In, Acc, Out]) firstWaiting(at element.Time) window.Window {
-	w, _ := o.spec.First(at)
-	if w.Last() > o.rt.Watermark {
-		return w
-	}
-	missed := (o.rt.Watermark-w.Last())/o.spec.Slide + 1
-	start := w.Start + missed*o.spec.Slide
-	return window.Window{Start: start, End: start + o.spec.Size}
-}
-
-func (o *sliding[K, In, Acc, Out]) find(start element.Time) (int, bool) {
-	return slices.BinarySearchFunc(o.panes, start, comparePane)
-}
-
-func comparePane[K comparable, Acc any](p paneOf[K, Acc], start element.Time) int {
-	return cmp.Compare(p.start, start)
-}
-
-func (o *sliding[K, In, Acc, Out]) fresh() *table.Table[K, part[Acc]] {
-	if n := len(o.spare); n > 0 {
-		t := o.spare[n-1]
-		o.spare = o.spare[:n-1]
-		return t
-	}
-	return table.New[K, part[Acc]](&o.rt.Counters.StateBytes)
-}
-
-func (o *sliding[K, In, Acc, Out]) uncache() {
-	o.cur, o.curTable = window.Window{Start: element.MaxTime, End: element.MinTime}, nil
+func (o *sliding[K, Acc]) uncache() {
+	o.forgetPane()
+	o.curPane = nil
 }
 
 // OnWatermark fires every window whose last instant is covered, the oldest first, and forgets what no window needs.
-func (o *sliding[K, In, Acc, Out]) OnWatermark(t element.Time) error {
+func (o *sliding[K, Acc]) OnWatermark(t element.Time) error { return o.watermark(t, o.sweep) }
+
+// OnTime does that by the clock.
+func (o *sliding[K, Acc]) OnTime(now time.Time) error { return o.tick(now, o.sweep) }
+
+func (o *sliding[K, Acc]) sweep(t element.Time) error {
 	for o.waits && o.next.Last() <= t {
 		if err := o.fire(o.next); err != nil {
 			return err
 		}
 		o.slide()
-		o.forget(t)
+		if err := o.forget(t); err != nil {
+			return err
+		}
 	}
-	if o.agg.Lateness > 0 {
-		o.forget(t)
+	if err := o.forget(t); err != nil {
+		return err
+	}
+	o.expectNext()
+	return o.rt.TableErr()
+}
+
+// forget drops the panes that no window needs at time t.
+func (o *sliding[K, Acc]) forget(t element.Time) error {
+	n := o.spent(t)
+	for _, p := range o.list[:n] {
+		o.spaces.Drop(p)
+	}
+	o.list, o.starts = slices.Delete(o.list, 0, n), slices.Delete(o.starts, 0, n)
+	o.uncache()
+	forgetRefired(&o.panes, o.refired, t)
+	if len(o.list) == 0 && o.line.Dir.Len() > 0 {
+		return o.derive()
 	}
 	return nil
 }
 
-// slide moves on to the next window that has panes.
-func (o *sliding[K, In, Acc, Out]) slide() {
-	o.next = o.spec.Next(o.next)
-	i, _ := o.find(o.next.Start)
-	o.waits = i < len(o.panes)
-	if o.waits && o.panes[i].start >= o.next.End {
-		o.next, _ = o.spec.First(o.panes[i].start)
+// derive begins with empty queues.
+func (o *sliding[K, Acc]) derive() (err error) {
+	if o.line != nil {
+		o.queues.Drop(o.line)
 	}
-}
-
-// forget drops the panes that no window needs at watermark t.
-func (o *sliding[K, In, Acc, Out]) forget(t element.Time) {
-	n := 0
-	for n < len(o.panes) && (!o.waits || o.panes[n].start < o.next.Start) {
-		if last, _ := o.spec.Last(o.panes[n].start); !o.expired(last, t) {
-			break
-		}
-		o.recycle(o.panes[n].table)
-		n++
-	}
-	o.panes = slices.Delete(o.panes, 0, n)
-	o.uncache()
-	for start, f := range o.fired { // any order: entries of a map
-		if o.expired(window.Window{Start: start, End: start + o.spec.Size}, t) {
-			f.release()
-			delete(o.fired, start)
-		}
-	}
-	if len(o.panes) == 0 || o.dead > o.keys.Len()/2 {
-		o.sweep()
-	}
-}
-
-// spareTables is how many cleared tables are kept.
-const spareTables = 2
-
-func (o *sliding[K, In, Acc, Out]) recycle(t *table.Table[K, part[Acc]]) {
-	if len(o.spare) >= spareTables {
-		t.Release()
-		return
-	}
-	t.Clear()
-	o.spare = append(o.spare, t)
-}
-
-// sweep drops the keys that are in no pane.
-func (o *sliding[K, In, Acc, Out]) sweep() {
-	old := o.keys
-	o.keys, o.dead = table.New[K, queue[Acc]](&o.rt.Counters.StateBytes), 0
-	if len(o.panes) > 0 {
-		// The error is that of the function: there is none.
-		_ = old.Each(func(k K, q *queue[Acc]) error {
-			if q.state != 0 {
-				n, _ := o.keys.Find(k, o.hash(k))
-				*n = *q
-			}
-			return nil
-		})
-	}
-	old.Release()
+	o.line, err = o.queues.Open(0)
+	return err
 }
 
 // fire emits the results of w.
-func (o *sliding[K, In, Acc, Out]) fire(w window.Window) error {
+func (o *sliding[K, Acc]) fire(w window.Window) error {
 	if err := o.takeIn(w); err != nil {
 		return err
 	}
-	lo, _ := o.find(w.Start)
-	hi, _ := o.find(w.End)
+	lo, hi := o.within(w)
 	last := w.Last()
-	return o.keys.Each(func(k K, q *queue[Acc]) error {
-		if q.state == 0 {
-			return nil
-		}
-		ok, err := o.total(k, q, o.panes[lo:hi])
-		if err != nil || !ok {
+	queues, queue := o.line.Dir, o.line.Handles
+	return queues.Each(func(k K) error {
+		h := queues.KeyHash()
+		ok, err := o.total(k, h, queue.Ref(), lo, hi)
+		if err != nil {
 			return err
 		}
+		if !ok { // not in the window any more
+			queue.Clear()
+			return nil
+		}
+		if o.firedBefore(h, w) {
+			return nil
+		}
 		o.rt.At = last
-		o.out(o.agg.Result(k, Firing{Window: w}, &o.result))
+		o.emit(k, Firing{Window: w}, &o.result)
 		return o.rt.Stopped()
 	})
 }
 
 // takeIn adds the panes of w that are not in the queues yet to the backs of their keys.
-func (o *sliding[K, In, Acc, Out]) takeIn(w window.Window) error {
+func (o *sliding[K, Acc]) takeIn(w window.Window) error {
 	i, _ := o.find(max(o.taken, w.Start)) // older ones came late, for windows that had fired
-	for ; i < len(o.panes) && o.panes[i].start < w.End; i++ {
-		err := o.panes[i].table.Each(func(k K, p *part[Acc]) error {
-			q, fresh := o.keys.Find(k, o.hash(k))
-			if !fresh && q.state == 0 {
-				o.dead--
-			}
-			switch {
-			case q.state&stale != 0:
+	for ; i < len(o.list) && o.starts[i] < w.End; i++ {
+		p := o.list[i]
+		err := p.Dir.Each(func(k K) error {
+			own := p.Handles.own.Peek()
+			if own == nil {
 				return nil
-			case q.state&inBack != 0:
-				return o.merge(&q.back, &p.own)
 			}
-			q.state |= inBack
-			return o.copy(&q.back, &p.own)
+			o.line.Dir.Seek(k, p.Dir.KeyHash())
+			q := o.line.Handles.Ref()
+			switch {
+			case q.State&stale != 0:
+				return nil
+			case q.State&inBack != 0:
+				return o.merge(&q.Back, own)
+			}
+			q.State |= inBack
+			return o.copy(&q.Back, own)
 		})
 		if err != nil {
 			return err
@@ -309,73 +288,71 @@ func (o *sliding[K, In, Acc, Out]) takeIn(w window.Window) error {
 	return nil
 }
 
-// total puts the aggregate of a key over panes into o.result. False: the key is in none of them.
-func (o *sliding[K, In, Acc, Out]) total(k K, q *queue[Acc], panes []paneOf[K, Acc]) (bool, error) {
-	h := o.hash(k)
-	var front *part[Acc]
-	if q.state&(inFront|stale) == inFront {
-		front = o.front(k, h, q, panes)
+// total puts the aggregate of a key over the panes from lo up to hi into o.result. False: the key is in none of them.
+func (o *sliding[K, Acc]) total(k K, h uint64, q *queue[Acc], lo, hi int) (bool, error) {
+	var front *Acc
+	if q.State&(inFront|stale) == inFront {
+		front = o.front(k, h, q, lo, hi)
 	}
 	if front == nil {
 		var err error
-		if front, err = o.turn(k, h, q, panes); err != nil {
+		if front, err = o.turn(k, h, q, lo, hi); err != nil {
 			return false, err
 		}
 	}
 	if front == nil {
-		q.state = 0
-		o.dead++
 		return false, nil
 	}
-	if err := o.copy(&o.result, &front.suffix); err != nil {
+	if err := o.copy(&o.result, front); err != nil {
 		return false, err
 	}
-	if q.state&inBack != 0 {
-		return true, o.merge(&o.result, &q.back)
+	if q.State&inBack != 0 {
+		return true, o.merge(&o.result, &q.Back)
 	}
 	return true, nil
 }
 
-// refire emits the windows that have fired and hold the record that came late. fresh: it is the first of its key in its
-// pane.
-func (o *sliding[K, In, Acc, Out]) refire(k K, h uint64, fresh bool) {
+// refire emits the windows that have fired and hold the record that came late.
+func (o *sliding[K, Acc]) refire(k K, h uint64) {
 	at := o.rt.At
-	w, ok := o.spec.First(at)
-	for ; ok && w.Contains(at) && w.Last() <= o.rt.Watermark; w = o.spec.Next(w) {
-		if o.isLate(w) {
+	when := o.at()
+	now := o.now(h)
+	w, ok := o.spec.First(when)
+	for ; ok && w.Contains(when) && w.Last() <= now; w = o.spec.Next(w) {
+		if o.overAt(w) <= now {
 			continue
 		}
-		parts, err := o.fold(k, h, w)
+		parts, err := o.foldWindow(k, h, w)
 		if err != nil {
 			o.rt.Fail(err)
 			return
 		}
-		f := o.fired[w.Start]
-		if f == nil {
-			f = &firings[K]{}
-			o.fired[w.Start] = f
+		n, err := again(o.refired, k, h, w, parts > 1 || !o.first)
+		if err != nil {
+			o.rt.Fail(err)
+			return
 		}
-		n := 0
-		if parts > 1 || !fresh || f.again != nil && f.again.Lookup(k, h) != nil {
-			n = f.next(&o.rt.Counters.StateBytes, k, h)
-		}
+		o.rt.At = w.Last()
 		o.emit(k, Firing{w, n}, &o.result)
 	}
+	o.rt.At = at
 }
 
-// fold puts the aggregate of a key over a window into o.result, without the queue, and returns in how many panes the key
+// foldWindow puts the aggregate of a key over a window into o.result, without the queue, and returns in how many panes the key
 // is.
-func (o *sliding[K, In, Acc, Out]) fold(k K, h uint64, w window.Window) (parts int, err error) {
+func (o *sliding[K, Acc]) foldWindow(k K, h uint64, w window.Window) (parts int, err error) {
 	lo, _ := o.find(w.Start)
-	for i := lo; i < len(o.panes) && o.panes[i].start < w.End; i++ {
-		x := o.panes[i].table.Lookup(k, h)
+	for i := lo; i < len(o.list) && o.starts[i] < w.End; i++ {
+		p := o.list[i]
+		p.Dir.Seek(k, h)
+		own := p.Handles.own.Peek()
 		switch {
-		case x == nil:
+		case own == nil:
 			continue
 		case parts == 0:
-			err = o.copy(&o.result, &x.own)
+			err = o.copy(&o.result, own)
 		default:
-			err = o.merge(&o.result, &x.own)
+			err = o.merge(&o.result, own)
 		}
 		if err != nil {
 			return parts, err
@@ -385,58 +362,57 @@ func (o *sliding[K, In, Acc, Out]) fold(k K, h uint64, w window.Window) (parts i
 	return parts, nil
 }
 
-// front is the oldest front pane of a key that is still in the window.
-func (o *sliding[K, In, Acc, Out]) front(k K, h uint64, q *queue[Acc], panes []paneOf[K, Acc]) *part[Acc] {
-	i := 0
-	if len(panes) > 0 && panes[0].start < q.front {
-		i, _ = slices.BinarySearchFunc(panes, q.front, comparePane)
+// front is the suffix of the oldest front pane of a key that is still in the window.
+func (o *sliding[K, Acc]) front(k K, h uint64, q *queue[Acc], lo, hi int) *Acc {
+	if lo < hi && o.starts[lo] < q.Front {
+		lo, _ = o.find(q.Front)
 	}
-	for ; i < len(panes) && panes[i].start <= q.flip; i++ {
-		p := &panes[i]
-		if x := p.table.Lookup(k, h); x != nil {
-			q.front = p.start
-			return x
+	for ; lo < hi && o.starts[lo] <= q.Flip; lo++ {
+		p := o.list[lo]
+		p.Dir.Seek(k, h)
+		if p.Handles.own.Exists() {
+			q.Front = o.starts[lo]
+			return p.Handles.suffix.Peek()
 		}
 	}
 	return nil
 }
 
 // turn makes everything of a key in the window its front. nil: there is nothing.
-func (o *sliding[K, In, Acc, Out]) turn(k K, h uint64, q *queue[Acc], panes []paneOf[K, Acc]) (front *part[Acc], err error) {
-	q.state = 0
-	for i := len(panes) - 1; i >= 0; i-- {
-		x := panes[i].table.Lookup(k, h)
-		if x == nil {
+func (o *sliding[K, Acc]) turn(k K, h uint64, q *queue[Acc], lo, hi int) (front *Acc, err error) {
+	q.State = 0
+	for i := hi - 1; i >= lo; i-- {
+		p := o.list[i]
+		p.Dir.Seek(k, h)
+		own := p.Handles.own.Peek()
+		if own == nil {
 			continue
 		}
-		if err := o.copy(&x.suffix, &x.own); err != nil {
+		suffix := p.Handles.suffix.Ref()
+		if err := o.copy(suffix, own); err != nil {
 			return nil, err
 		}
 		if front == nil {
-			q.flip = panes[i].start
-		} else if err := o.merge(&x.suffix, &front.suffix); err != nil {
+			q.Flip = o.starts[i]
+		} else if err := o.merge(suffix, front); err != nil {
 			return nil, err
 		}
-		front, q.front, q.state = x, panes[i].start, inFront
+		front, q.Front, q.State = suffix, o.starts[i], inFront
 	}
 	return front, nil
 }
 
-// Close drops the tables.
-func (o *sliding[K, In, Acc, Out]) Close() error {
-	for _, p := range o.panes {
-		p.table.Release()
-	}
-	for _, t := range o.spare {
-		t.Release()
-	}
-	for _, f := range o.fired { // any order: entries of a map
-		f.release()
-	}
-	o.keys.Release()
-	o.panes, o.spare = nil, nil
+// OnRestored begins with the panes of a checkpoint: the queues are made again from them.
+func (o *sliding[K, Acc]) OnRestored() error {
+	o.restored()
 	o.uncache()
-	return nil
+	if err := o.derive(); err != nil {
+		return err
+	}
+	o.list, o.waits, o.starts = slices.Collect(o.spaces.All()), false, o.starts[:0]
+	for _, p := range o.list {
+		o.starts = append(o.starts, element.Time(p.ID))
+		o.notice(element.Time(p.ID))
+	}
+	return o.rt.TableErr()
 }
-
-var _ task.Operator = (*sliding[int, int, int, int])(nil)

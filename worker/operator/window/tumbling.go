@@ -1,163 +1,181 @@
 package window
 
 import (
-	"cmp"
-	"slices"
+	"time"
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
-	"github.com/sluiceio/sluice/worker/operator/table"
+	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
 // Tumbling aggregates by key and tumbling window.
 func Tumbling[K comparable, In, Acc, Out any](spec window.Tumbling, a Aggregation[K, In, Acc, Out]) task.StageOf[In, Out] {
 	return func(rt *task.Runtime, out task.Push[Out]) (task.Push[In], task.Operator, error) {
-		c, err := newCommon(rt, out, a)
+		f, err := newFrame(rt, a.rules())
 		if err != nil {
 			return nil, nil, err
 		}
-		o := &tumbling[K, In, Acc, Out]{common: c, spec: spec}
+		o := &tumbling[K, Acc]{times: f.times, spec: spec, fresh: a.New}
+		o.result = func(k K, fire Firing, acc *Acc) { out(a.Result(k, fire, acc)) }
+		o.windows, err = spaces(rt, "windows", a.Registry, o.declare)
 		o.uncache()
-		return o.push, o, nil
+		return func(v In) {
+			k := f.key(v)
+			acc := o.enter(k, f.hash(k))
+			if acc == nil {
+				if o.isLate {
+					drop(rt, f.late, v)
+				}
+				return
+			}
+			a.Add(acc, v)
+			if o.again {
+				o.refire(k, acc)
+			}
+		}, o, err
 	}
 }
 
-// bucket is a window that still takes records, with its accumulators.
-type bucket[K comparable, Acc any] struct {
-	win   window.Window
-	table *table.Table[K, Acc]
-	fired bool
-	firings[K]
+// cells are what a key has in a window.
+type cells[Acc any] struct {
+	acc   *state.Value[Acc]
+	fired *state.Value[int32] // how often; nil: windows fire once
 }
 
-type tumbling[K comparable, In, Acc, Out any] struct {
-	common[K, In, Acc, Out]
-	spec window.Tumbling
+// tumbling knows neither what comes in nor what goes out: it is compiled for each type of keys and accumulators. For the same
+// reason a namespace has a pointer to its handles, which all have one shape.
+type tumbling[K comparable, Acc any] struct {
+	times
+	spec    window.Tumbling
+	fresh   func() Acc // nil: the zero value
+	result  func(K, Firing, *Acc)
+	windows *state.Spaces[K, *cells[Acc]] // by start
 
 	// cur is the window of the last record: most records follow one of the same window. cur.Start > cur.End: none.
-	cur     window.Window
-	table   *table.Table[K, Acc]
-	refires *bucket[K, Acc] // the one of cur, if it has fired
-
-	buckets []*bucket[K, Acc]    // ordered by time
-	fired   int                  // the first ones, which wait for late records
-	spare   *table.Table[K, Acc] // cleared, of a window that is over
+	cur   window.Window
+	until element.Time                 // that cur takes records
+	space *state.Space[K, *cells[Acc]] // nil: cur is not open
+	// isLate and again are about the last record: it was late; its window has fired, and still takes records.
+	isLate, again bool
 }
 
-func (o *tumbling[K, In, Acc, Out]) push(v In) {
-	if at := o.rt.At; at < o.cur.Start || at >= o.cur.End {
-		if !o.seek(at) {
-			o.drop(v)
-			return
-		}
+func (o *tumbling[K, Acc]) declare(d *state.Directory[K]) (_ *cells[Acc], err error) {
+	c := new(cells[Acc])
+	if c.acc, err = state.ValueOf[Acc](d, "acc"); err == nil && o.lateness > 0 {
+		c.fired, err = counted(d)
 	}
-	k := o.agg.Key(v)
-	h := o.hash(k)
-	acc, fresh := o.table.Find(k, h)
-	if fresh && o.agg.New != nil {
-		*acc = o.agg.New()
-	}
-	o.agg.Add(acc, v)
-	if o.refires != nil {
-		n := 0
-		if !fresh || o.refires.again != nil && o.refires.again.Lookup(k, h) != nil {
-			n = o.refires.next(&o.rt.Counters.StateBytes, k, h)
-		}
-		o.emit(k, Firing{o.cur, n}, acc)
-	}
+	return c, err
 }
 
-// seek makes the window of at the current one. It is false if that window is over.
-func (o *tumbling[K, In, Acc, Out]) seek(at element.Time) bool {
-	win := o.spec.Assign(at)
-	if o.isLate(win) {
+// enter is the accumulator for a record of a key at the present time; nil: it is late, or the attempt fails.
+func (o *tumbling[K, Acc]) enter(k K, h uint64) *Acc {
+	if at := o.at(); at < o.cur.Start || at >= o.cur.End {
+		o.cur, o.space = o.spec.Assign(at), nil
+		o.until = o.overAt(o.cur)
+	}
+	now := o.now(h)
+	o.isLate = o.until <= now
+	if o.isLate || o.space == nil && !o.open() {
+		return nil
+	}
+	o.space.Dir.Seek(k, h)
+	c := o.space.Handles
+	fresh := o.fresh != nil && !c.acc.Exists()
+	acc := c.acc.Ref()
+	if fresh {
+		*acc = o.fresh()
+	}
+	o.again = o.cur.Last() <= now
+	return acc
+}
+
+// refire emits the current window of a key again, for a record that came late.
+func (o *tumbling[K, Acc]) refire(k K, acc *Acc) {
+	at := o.rt.At
+	o.emit(k, o.cur, o.space.Handles, acc)
+	o.rt.At = at
+}
+
+func (o *tumbling[K, Acc]) open() bool {
+	sp, err := o.windows.Open(int64(o.cur.Start))
+	if err != nil {
+		o.rt.Fail(err)
 		return false
 	}
-	i, found := slices.BinarySearchFunc(o.buckets, win.Start, func(b *bucket[K, Acc], start element.Time) int {
-		return cmp.Compare(b.win.Start, start)
-	})
-	if !found {
-		b := &bucket[K, Acc]{win: win, table: o.fresh(), fired: win.Last() <= o.rt.Watermark}
-		o.buckets = slices.Insert(o.buckets, i, b)
-		if b.fired {
-			o.fired++
-		}
-	}
-	b := o.buckets[i]
-	o.cur, o.table, o.refires = win, b.table, nil
-	if b.fired {
-		o.refires = b
+	o.space = sp
+	if last := o.cur.Last(); last > o.swept {
+		o.expect(last)
+	} else {
+		o.expect(o.until)
 	}
 	return true
 }
 
-func (o *tumbling[K, In, Acc, Out]) fresh() *table.Table[K, Acc] {
-	t := o.spare
-	o.spare = nil
-	if t == nil {
-		t = table.New[K, Acc](&o.rt.Counters.StateBytes)
-	}
-	return t
+func (o *tumbling[K, Acc]) uncache() {
+	o.cur, o.space = window.Window{Start: element.MaxTime, End: element.MinTime}, nil
 }
 
-func (o *tumbling[K, In, Acc, Out]) uncache() {
-	o.cur, o.table, o.refires = window.Window{Start: element.MaxTime, End: element.MinTime}, nil, nil
+// emit gives out the result of a key, with the time of the last instant of the window.
+func (o *tumbling[K, Acc]) emit(k K, w window.Window, c *cells[Acc], acc *Acc) {
+	f := Firing{Window: w}
+	if c.fired != nil {
+		n := c.fired.Ref()
+		f.Pane = int(*n)
+		*n++
+	}
+	o.rt.At = w.Last()
+	o.result(k, f, acc)
 }
 
 // OnWatermark fires every window whose last instant is covered, the oldest first, and forgets those that are over.
-func (o *tumbling[K, In, Acc, Out]) OnWatermark(t element.Time) error {
-	before := o.fired
-	for o.fired < len(o.buckets) && o.buckets[o.fired].win.Last() <= t {
-		b := o.buckets[o.fired]
-		b.fired = true
-		o.fired++
-		if err := o.fire(b); err != nil {
-			return err
+func (o *tumbling[K, Acc]) OnWatermark(t element.Time) error { return o.watermark(t, o.sweep) }
+
+// OnTime does that by the clock.
+func (o *tumbling[K, Acc]) OnTime(now time.Time) error { return o.tick(now, o.sweep) }
+
+func (o *tumbling[K, Acc]) sweep(t element.Time) error {
+	for sp := range o.windows.All() {
+		w := o.spec.Assign(element.Time(sp.ID))
+		if w.Last() > t {
+			o.expect(w.Last())
+			break
 		}
-	}
-	n := 0
-	for n < o.fired && o.expired(o.buckets[n].win, t) {
-		o.recycle(o.buckets[n])
-		n++
-	}
-	o.buckets = slices.Delete(o.buckets, 0, n)
-	o.fired -= n
-	if n > 0 || o.fired != before {
+		if w.Last() > o.swept {
+			if err := o.fire(sp, w); err != nil {
+				return err
+			}
+		}
+		if over := o.overAt(w); over > t {
+			o.expect(over)
+			continue
+		}
+		o.windows.Drop(sp)
 		o.uncache()
 	}
-	return nil
+	return o.windows.Err()
 }
 
-func (o *tumbling[K, In, Acc, Out]) fire(b *bucket[K, Acc]) error {
-	last := b.win.Last()
-	return b.table.Each(func(k K, acc *Acc) error {
-		o.rt.At = last
-		o.out(o.agg.Result(k, Firing{Window: b.win}, acc))
+func (o *tumbling[K, Acc]) fire(sp *state.Space[K, *cells[Acc]], w window.Window) error {
+	c := sp.Handles
+	return sp.Dir.Each(func(k K) error {
+		acc := c.acc.Peek()
+		if acc == nil || o.firedBefore(sp.Dir.KeyHash(), w) {
+			return nil
+		}
+		o.emit(k, w, c, acc)
 		return o.rt.Stopped()
 	})
 }
 
-func (o *tumbling[K, In, Acc, Out]) recycle(b *bucket[K, Acc]) {
-	b.release()
-	if o.spare != nil {
-		b.table.Release()
-		return
-	}
-	b.table.Clear()
-	o.spare = b.table
+// OnRestored begins with the windows of a checkpoint.
+func (o *tumbling[K, Acc]) OnRestored() error {
+	o.restored()
+	o.uncache()
+	return o.windows.Err()
 }
 
-// Close drops the tables.
-func (o *tumbling[K, In, Acc, Out]) Close() error {
-	for _, b := range o.buckets {
-		b.table.Release()
-		b.release()
-	}
-	if o.spare != nil {
-		o.spare.Release()
-	}
-	o.buckets, o.spare, o.fired = nil, nil, 0
-	o.uncache()
-	return nil
-}
+var (
+	_ task.Waker    = (*tumbling[int, int])(nil)
+	_ task.Restorer = (*tumbling[int, int])(nil)
+)

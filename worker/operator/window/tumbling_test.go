@@ -171,14 +171,12 @@ func TestStateIsMeasuredAndGivenBack(t *testing.T) {
 	for k := range int64(10_000) {
 		h.Push(t, event{k, 1}, element.Time(k%100))
 	}
-	if got := h.Runtime.Counters.StateBytes; got < 10_000*24 {
+	if got := h.StateBytes(); got < 10_000*24 {
 		t.Errorf("%d bytes for 10,000 keys", got)
 	}
 	h.End(t)
-	if err := h.Operator.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if got := h.Runtime.Counters.StateBytes; got != 0 {
+	h.Close(t)
+	if got := h.StateBytes(); got != 0 {
 		t.Errorf("%d bytes are left", got)
 	}
 }

@@ -2,6 +2,8 @@ package column
 
 import (
 	"fmt"
+	"reflect"
+	"unsafe"
 
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/snapshot/chunk"
@@ -9,20 +11,60 @@ import (
 	"github.com/sluiceio/sluice/worker/state/slab"
 )
 
-// cells is what value and map states have in common: cells of type V with ids, their changes, their entries in chunks
-// and their images in records.
-type cells[V any] struct {
+// form is what a column has to know of the type of its values. Everything that does not happen for every record is made
+// once, for all types: a job has some fifty types of values and keys, and the compiler takes its time for each.
+type form struct {
+	kind    *slab.Kind
+	cell    reflect.Type // of value states
+	valueAt uintptr      // where a value lies, from its cell on
+}
+
+func formOf[V any]() form {
+	var c valueCell[V]
+	return form{kind: slab.KindOf[V](), cell: reflect.TypeFor[valueCell[V]](), valueAt: unsafe.Offsetof(c.v)}
+}
+
+// state is what all columns have in common: a name, a codec, and the changes of units.
+type state struct {
 	t       *Table
-	changes epoch.Changes[V]
+	changes epoch.Changes
 	name    string
 	number  int // among the states of the directory
-	codec   *codec.Codec[V]
+	form    form
+	codec   *codec.Plan
 	flat    bool
 	opt     Option
 	buf     []byte
-	heapOf  func(*V) int // bytes that a value refers to; nil: none
+	heapOf  slab.Weigher // bytes that a value refers to; nil: none
+}
 
-	at func(id uint32) *cell[V] // of a unit in memory
+// init declares a state whose units have these ids, and are values.
+func (s *state) init(t *Table, ids *slab.Pool, name string, f form, opts []Option) (err error) {
+	s.t, s.name, s.form = t, name, f
+	if s.opt, err = options(f.kind.Type, opts); err != nil {
+		return t.Fault(CodeDeclare, name, err)
+	}
+	if s.codec, err = codec.PlanOf(f.kind.Type, t.opts.Registry); err != nil {
+		return fmt.Errorf("state %q: %w", name, err)
+	}
+	s.changes = epoch.NewChanges(t.Epochs, &t.Meter, ids, f.kind)
+	s.flat, s.heapOf = s.codec.Flat(), slab.WeigherOf(f.kind.Type)
+	return nil
+}
+
+func (s *state) freeze()     { s.changes.Freeze() }
+func (s *state) drop(n int)  { s.changes.Drop(n) }
+func (s *state) merge(i int) { s.changes.Merge(i) }
+
+// Begin implements epoch.Sweeper.
+func (s *state) Begin(snap *epoch.Snapshot) { s.changes.Begin(snap) }
+
+// cells is what value and map states have in common: cells with ids, their entries in chunks and their images in records.
+type cells struct {
+	state
+	scratch slab.Place // a value; nil: nobody needed it yet
+
+	at func(id uint32) *cell // of a unit in memory
 	// entry completes the entry of a cell: key group, key and sub-key, appended to dst.
 	// nil: cells have no entries.
 	entry func(dst []byte, id uint32, e *chunk.Entry) ([]byte, error)
@@ -31,30 +73,20 @@ type cells[V any] struct {
 	turned func(id uint32, exists bool)
 }
 
-func newCells[V any](t *Table, ids *slab.Pool, name string, opts []Option) (cells[V], error) {
-	o, err := options[V](opts)
-	if err != nil {
-		return cells[V]{}, t.Fault(CodeDeclare, name, err)
+// value is where the value of a cell lies.
+func (s *cells) value(c *cell) slab.Place { return unsafe.Add(unsafe.Pointer(c), s.form.valueAt) }
+
+// spare is a value that belongs to nobody, until the next call.
+func (s *cells) spare() slab.Place {
+	if s.scratch == nil {
+		s.scratch = s.form.kind.Make(1)
 	}
-	cd, err := codec.Of[V](t.opts.Registry)
-	if err != nil {
-		return cells[V]{}, fmt.Errorf("state %q: %w", name, err)
-	}
-	s := cells[V]{t: t, changes: epoch.NewChanges[V](t.Epochs, &t.Meter, ids), name: name, codec: cd, flat: cd.Flat(), opt: o}
-	s.heapOf = slab.WeigherFor[V]()
-	return s, nil
+	s.form.kind.Zero(s.scratch)
+	return s.scratch
 }
 
-func (s *cells[V]) freeze()              { s.changes.Freeze() }
-func (s *cells[V]) drop(n int)           { s.changes.Drop(n) }
-func (s *cells[V]) merge(i int)          { s.changes.Merge(i) }
-func (s *cells[V]) dirty(id uint32) bool { return s.changes.Dirty(id) }
-
-// Begin implements epoch.Sweeper.
-func (s *cells[V]) Begin(snap *epoch.Snapshot) { s.changes.Begin(snap) }
-
 // change is called before the first change of cell id in an epoch, and for any later one: it keeps what the cell was.
-func (s *cells[V]) change(id uint32, c *cell[V]) {
+func (s *cells) change(id uint32, c *cell) {
 	if !s.t.tracking || c.word>>epochShift == s.t.live>>epochShift {
 		return
 	}
@@ -73,10 +105,10 @@ func (s *cells[V]) change(id uint32, c *cell[V]) {
 			s.check(id, s.write(s.t.Epochs.Snapshot(), id, c))
 		}
 		if first {
-			s.changes.Open().Flat.Push(id, c.word, c.v)
+			s.changes.Open().Flat.Push(id, c.word, s.value(c))
 		}
 	case unwritten || first:
-		enc, err := s.codec.Append(s.buf[:0], &c.v)
+		enc, err := s.codec.Append(s.buf[:0], s.value(c))
 		if err != nil {
 			s.check(id, err)
 			return
@@ -92,7 +124,7 @@ func (s *cells[V]) change(id uint32, c *cell[V]) {
 }
 
 // access is called before a value that is not flat is read: the reader may change what it leads to.
-func (s *cells[V]) access(id uint32, c *cell[V]) {
+func (s *cells) access(id uint32, c *cell) {
 	if c.word&present != 0 && (s.t.tracking || c.word&backed != 0) {
 		s.change(id, c)
 		c.word = s.t.live
@@ -100,41 +132,44 @@ func (s *cells[V]) access(id uint32, c *cell[V]) {
 }
 
 // clear takes the value of cell id, which has one.
-func (s *cells[V]) clear(id uint32, c *cell[V]) {
+func (s *cells) clear(id uint32, c *cell) {
 	s.change(id, c)
-	var zero V
-	c.v = zero
+	s.form.kind.Zero(s.value(c))
 	c.word = s.t.live &^ present
 }
 
-func (s *cells[V]) check(id uint32, err error) {
+func (s *cells) check(id uint32, err error) {
 	if err != nil {
 		s.t.Fail(s.t.FaultAt(CodeCodec, s.name, s.rowOf(id), err))
 	}
 }
 
-func (s *cells[V]) rewind() {
-	back := func(id, word uint32) *cell[V] {
-		c := s.at(id)
-		c.word = word
-		s.turned(id, word&present != 0)
-		return c
-	}
+// undo gives a cell the word that it had, and returns where its value lies.
+func (s *cells) undo(id, word uint32) slab.Place {
+	c := s.at(id)
+	c.word = word
+	s.turned(id, word&present != 0)
+	return s.value(c)
+}
+
+func (s *cells) rewind() {
 	s.changes.UndoAll(func(id uint32) {
-		var zero V
-		back(id, epoch.Undone).v = zero
-	}, func(p *slab.Pre[V]) {
-		back(p.ID, p.Word).v = p.Was
-	}, func(p *slab.Pre[[]byte]) {
-		var v V
-		_, err := s.codec.Decode(p.Was, &v)
-		s.check(p.ID, err)
-		back(p.ID, p.Word).v = v
+		s.form.kind.Zero(s.undo(id, epoch.Undone))
+	}, func(id, word uint32, was slab.Place) {
+		s.form.kind.Move(s.undo(id, word), was)
+	}, func(id, word uint32, was []byte) {
+		v := s.spare()
+		_, err := s.codec.Decode(was, v)
+		s.check(id, err)
+		s.form.kind.Move(s.undo(id, word), v)
 	})
+	if s.scratch != nil {
+		s.form.kind.Zero(s.scratch)
+	}
 }
 
 // Sweep implements epoch.Sweeper.
-func (s *cells[V]) Sweep(snap *epoch.Snapshot, limit int) (int, bool, error) {
+func (s *cells) Sweep(snap *epoch.Snapshot, limit int) (int, bool, error) {
 	return s.changes.Walk(snap, limit, func(id uint32) error {
 		c := s.at(id)
 		if c == nil || c.word>>epochShift > snap.Epoch() { // written when it changed
@@ -145,17 +180,17 @@ func (s *cells[V]) Sweep(snap *epoch.Snapshot, limit int) (int, bool, error) {
 }
 
 // write puts cell id, which is as it was at the barrier, into the snapshot.
-func (s *cells[V]) write(snap *epoch.Snapshot, id uint32, c *cell[V]) (err error) {
+func (s *cells) write(snap *epoch.Snapshot, id uint32, c *cell) (err error) {
 	snap.Value = snap.Value[:0]
 	if c.word&present != 0 {
-		if snap.Value, err = s.codec.Append(snap.Value, &c.v); err != nil {
+		if snap.Value, err = s.codec.Append(snap.Value, s.value(c)); err != nil {
 			return s.t.FaultAt(CodeCodec, s.name, s.rowOf(id), err)
 		}
 	}
 	return s.writeEncoded(snap, id, c.word&present != 0, snap.Value)
 }
 
-func (s *cells[V]) writeEncoded(snap *epoch.Snapshot, id uint32, exists bool, enc []byte) (err error) {
+func (s *cells) writeEncoded(snap *epoch.Snapshot, id uint32, exists bool, enc []byte) (err error) {
 	if !exists && snap.Extent() == epoch.Full {
 		return nil
 	}
@@ -169,8 +204,8 @@ func (s *cells[V]) writeEncoded(snap *epoch.Snapshot, id uint32, exists bool, en
 	return s.t.FaultAt(CodeCodec, s.name, s.rowOf(id), err)
 }
 
-// pack writes the image of a cell that leaves memory and takes its history out of the segments. d has its keys.
-func (s *cells[V]) pack(id uint32, c *cell[V], d *epoch.Departure) error {
+// packCell writes the image of a cell that leaves memory and takes its history out of the segments. d has its keys.
+func (s *cells) packCell(id uint32, c *cell, d *epoch.Departure) error {
 	if s.changes.Unwritten(id, c.word) {
 		if err := s.write(s.t.Epochs.Snapshot(), id, c); err != nil {
 			return err
@@ -179,7 +214,7 @@ func (s *cells[V]) pack(id uint32, c *cell[V], d *epoch.Departure) error {
 	exists := c.word&present != 0
 	if exists {
 		var err error
-		if s.buf, err = s.codec.Append(s.buf[:0], &c.v); err != nil {
+		if s.buf, err = s.codec.Append(s.buf[:0], s.value(c)); err != nil {
 			return err
 		}
 	}
@@ -200,27 +235,31 @@ func (s *cells[V]) pack(id uint32, c *cell[V], d *epoch.Departure) error {
 	return nil
 }
 
-// unpack reads an image into a cell that is new.
-func (s *cells[V]) unpack(id uint32, c *cell[V], a *epoch.Arrival) error {
+// unpackCell reads an image into a cell that is new.
+func (s *cells) unpackCell(id uint32, c *cell, a *epoch.Arrival) error {
 	exists, value, undos, err := a.Image()
 	if err != nil {
 		return err
 	}
-	if err := s.changes.Restore(id, undos, func(was []byte) (v V, flat bool, err error) {
-		if s.flat {
-			err = decodeAll(s.codec.Decode, was, &v)
-		}
-		return v, s.flat, err
-	}); err != nil {
+	if err := s.changes.Restore(id, undos, s.decodeFlat); err != nil {
 		return err
 	}
 	if exists {
-		if err := decodeAll(s.codec.Decode, value, &c.v); err != nil {
+		if err := decodeAll(s.codec.Decode, value, s.value(c)); err != nil {
 			return err
 		}
 	}
 	c.word = s.t.wordOf(exists, undos)
 	return nil
+}
+
+// decodeFlat decodes a pre-image, if it is flat. It is valid until the next call.
+func (s *cells) decodeFlat(was []byte) (slab.Place, bool, error) {
+	if !s.flat {
+		return nil, false, nil
+	}
+	v := s.spare()
+	return v, true, decodeAll(s.codec.Decode, was, v)
 }
 
 // wordOf is the word of a unit that has come back.
@@ -234,8 +273,8 @@ func (t *Table) wordOf(exists bool, undos []epoch.Undo) (word uint32) {
 	return word
 }
 
-// expire removes cells that have expired, of those that begin at *at, looking at limit ids.
-func (s *cells[V]) scanExpired(p *slab.Pool, at *uint32, limit int, remove func(id uint32)) {
+// scanExpired removes cells that have expired, of those that begin at *at, looking at limit ids.
+func (s *cells) scanExpired(p *slab.Pool, at *uint32, limit int, remove func(id uint32)) {
 	for range limit {
 		id, ok := p.Used.Next(*at)
 		if !ok {
@@ -243,27 +282,35 @@ func (s *cells[V]) scanExpired(p *slab.Pool, at *uint32, limit int, remove func(
 			return
 		}
 		*at = id + 1
-		if c := s.at(id); c.word&present != 0 && s.expired(&c.v) {
+		if s.expired(s.at(id)) {
 			remove(id)
 		}
 	}
 }
 
-func (s *cells[V]) expired(v *V) bool {
-	return s.opt.TTL > 0 && s.t.Clock.Us-any(v).(stamper).Stamp() >= s.opt.TTL.Microseconds()
+// expired reports whether a cell has a value that has expired.
+func (s *cells) expired(c *cell) bool {
+	return c.word&present != 0 && s.opt.TTL > 0 && s.t.Clock.Us-s.form.stamp(s.value(c)) >= s.opt.TTL.Microseconds()
 }
 
-func cellRead[V any](s *cells[V], st chunk.State) (func(c *cell[V], e *chunk.Entry) error, error) {
-	dec, err := decoding(&s.opt, s.codec, s.t.opts.Registry, st)
+// stamp is that of a value with a time to live.
+func (f *form) stamp(v slab.Place) int64 {
+	return reflect.NewAt(f.kind.Type, v).Interface().(stamper).Stamp()
+}
+
+// reader compiles what reads the entry of a cell.
+func (s *cells) reader(st chunk.State) (func(c *cell, e *chunk.Entry) error, error) {
+	decode, err := decoding(&s.opt, s.form.kind.Type, s.codec, s.t.opts.Registry, st)
 	if err != nil {
 		return nil, err
 	}
-	return func(c *cell[V], e *chunk.Entry) error {
-		*c = cell[V]{}
+	return func(c *cell, e *chunk.Entry) error {
+		c.word = 0
+		s.form.kind.Zero(s.value(c))
 		if e.Op == chunk.Delete {
 			return nil
 		}
-		if err := decodeAll(dec, e.Value, &c.v); err != nil {
+		if err := decodeAll(decode, e.Value, s.value(c)); err != nil {
 			return err
 		}
 		c.word = present

@@ -8,11 +8,14 @@ import (
 	"github.com/sluiceio/sluice/worker/state/slab"
 )
 
-// cell is one value with its history: word is the epoch of its last change, shifted left, and flags. A cell without a
-// value holds the zero value.
-type cell[V any] struct {
-	word uint32
-	v    V
+// cell is one value with its history: word is the epoch of its last change, shifted left, and flags. The value lies
+// behind it, at a distance that the column knows. A cell without a value holds the zero value.
+type cell struct{ word uint32 }
+
+// valueCell is the cell of a value state, with its value.
+type valueCell[V any] struct {
+	cell
+	v V
 }
 
 const (

@@ -11,6 +11,9 @@
 // of its column; one in the overflow by its record alone: eviction takes it out of the segments, and its return puts it
 // back. A row is in memory as long as one of its units is.
 //
+// The types of values are known by their form alone, so that this code is made once, not for every type of a job; Value,
+// List and Map are the typed doors of it.
+//
 // Never here: the type of keys, goroutines, clocks but the one that is given. Concurrency: a Table and its columns belong
 // to the goroutine of one subtask.
 package column

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/snapshot/chunk"
@@ -17,13 +18,13 @@ import (
 func orderedSeq(seq uint32) []byte { return binary.BigEndian.AppendUint32(nil, seq) }
 
 // keyOf is the entry of run seq of the row.
-func (s *List[V]) keyOf(row, seq uint32, e *chunk.Entry) (err error) {
+func (s *listColumn) keyOf(row, seq uint32, e *chunk.Entry) (err error) {
 	s.t.ev.key, err = s.runEntry(s.t.ev.key[:0], row, seq, e)
 	return err
 }
 
 // fetch brings run seq of the row back, if it is in the overflow.
-func (s *List[V]) fetch(row, seq uint32) error {
+func (s *listColumn) fetch(row, seq uint32) error {
 	var e chunk.Entry
 	if err := s.keyOf(row, seq, &e); err != nil {
 		return err
@@ -36,7 +37,7 @@ func (s *List[V]) fetch(row, seq uint32) error {
 }
 
 // arrive makes a run of a record, unless it says nothing any more.
-func (s *List[V]) arrive(row, seq uint32, record []byte) error {
+func (s *listColumn) arrive(row, seq uint32, record []byte) error {
 	a := s.t.Epochs.Arrive(record)
 	exists, value, undos, err := a.Image()
 	if err = errors.Join(err, a.End()); err != nil {
@@ -46,20 +47,14 @@ func (s *List[V]) arrive(row, seq uint32, record []byte) error {
 	prev, next := s.search(s.headOf(row), seq)
 	s.link(s.headOf(row), id, prev, next)
 	s.pool.Stored.Add(id)
-	r := s.runs.At(id)
+	r := s.run(id)
 	r.word = s.t.wordOf(exists, undos)
 	if r.word == 0 {
 		err := s.discard(id)
 		s.release(id)
 		return err
 	}
-	if err := s.changes.Restore(id, undos, func(was []byte) (int32, bool, error) {
-		if !s.flat {
-			return 0, false, nil
-		}
-		n, err := s.count(was)
-		return int32(n), true, err
-	}); err != nil {
+	if err := s.changes.Restore(id, undos, s.countFlat); err != nil {
 		return err
 	}
 	if s.flat && !exists { // what a rewind needs is the longest pre-image, the last one
@@ -77,8 +72,18 @@ func (s *List[V]) arrive(row, seq uint32, record []byte) error {
 	return err
 }
 
+// countFlat is the pre-image of a run of flat elements. It is valid until the next call.
+func (s *listColumn) countFlat(was []byte) (slab.Place, bool, error) {
+	if !s.flat {
+		return nil, false, nil
+	}
+	n, err := s.count(was)
+	s.length = int32(n)
+	return unsafe.Pointer(&s.length), true, err
+}
+
 // count is the number of elements of an encoded run.
-func (s *List[V]) count(b []byte) (uint64, error) {
+func (s *listColumn) count(b []byte) (uint64, error) {
 	if s.opt.TTL > 0 {
 		_, n := binary.Varint(b)
 		b = b[max(n, 0):]
@@ -92,27 +97,27 @@ func (s *List[V]) count(b []byte) (uint64, error) {
 
 // search finds the place of a run that is not there: the runs before and behind it, + 1. It looks from the end, because
 // runs usually come in order.
-func (s *List[V]) search(h *head, seq uint32) (prev, next uint32) {
+func (s *listColumn) search(h *head, seq uint32) (prev, next uint32) {
 	prev = h.last
-	for prev != 0 && s.runs.At(prev-1).seq > seq {
-		prev, next = s.runs.At(prev-1).prev, prev
+	for prev != 0 && s.run(prev-1).seq > seq {
+		prev, next = s.run(prev-1).prev, prev
 	}
 	return prev, next
 }
 
 // find is run seq of a row, if it is in memory.
-func (s *List[V]) find(h *head, seq uint32) (id uint32, ok bool) {
+func (s *listColumn) find(h *head, seq uint32) (id uint32, ok bool) {
 	prev, _ := s.search(h, seq)
-	if prev != 0 && s.runs.At(prev-1).seq == seq {
+	if prev != 0 && s.run(prev-1).seq == seq {
 		return prev - 1, true
 	}
 	return 0, false
 }
 
 // discard removes the record of a run.
-func (s *List[V]) discard(id uint32) error {
+func (s *listColumn) discard(id uint32) error {
 	var e chunk.Entry
-	r := s.runs.At(id)
+	r := s.run(id)
 	if err := s.keyOf(r.row-1, r.seq, &e); err != nil {
 		return err
 	}
@@ -121,7 +126,7 @@ func (s *List[V]) discard(id uint32) error {
 }
 
 // fetchAll brings all runs of a row back.
-func (s *List[V]) fetchAll(row uint32, h *head) error {
+func (s *listColumn) fetchAll(row uint32, h *head) error {
 	err := s.scan(row, func(seq uint32, record []byte) (bool, error) {
 		if _, ok := s.find(h, seq); ok {
 			return true, nil
@@ -134,7 +139,7 @@ func (s *List[V]) fetchAll(row uint32, h *head) error {
 
 // eachCold calls f for the elements of a long list of flat elements, in order, without bringing them back. It returns
 // the first run in memory that it has not walked.
-func (s *List[V]) eachCold(row uint32, f func(*V) bool) (at uint32, more bool, err error) {
+func (s *listColumn) eachCold(row uint32, f func(slab.Place) bool) (at uint32, more bool, err error) {
 	at, more = s.headOf(row).first, true
 	clears := s.clears
 	err = s.scan(row, func(seq uint32, record []byte) (bool, error) {
@@ -151,8 +156,8 @@ func (s *List[V]) eachCold(row uint32, f func(*V) bool) (at uint32, more bool, e
 			return true, err
 		}
 		vals, err := s.decodeVals(value)
-		for i := range vals {
-			if more = f(&vals[i]); !more {
+		for i := range vals.n {
+			if more = f(s.element(vals, i)); !more {
 				break
 			}
 		}
@@ -162,7 +167,7 @@ func (s *List[V]) eachCold(row uint32, f func(*V) bool) (at uint32, more bool, e
 }
 
 // scan calls f for all records of a row, in order.
-func (s *List[V]) scan(row uint32, f func(seq uint32, record []byte) (bool, error)) error {
+func (s *listColumn) scan(row uint32, f func(seq uint32, record []byte) (bool, error)) error {
 	var e chunk.Entry
 	var err error
 	if s.t.ev.key, err = s.t.rowEntry(s.t.ev.key[:0], row, &e); err != nil {
@@ -177,7 +182,7 @@ func (s *List[V]) scan(row uint32, f func(seq uint32, record []byte) (bool, erro
 }
 
 // clearCold removes the runs of a row that are in the overflow, where they are.
-func (s *List[V]) clearCold(row uint32) error {
+func (s *listColumn) clearCold(row uint32) error {
 	return s.scan(row, func(seq uint32, record []byte) (bool, error) {
 		if _, ok := s.find(s.headOf(row), seq); ok {
 			return true, nil
@@ -191,25 +196,15 @@ func (s *List[V]) clearCold(row uint32) error {
 	})
 }
 
-func (s *List[V]) pack(row uint32, d *epoch.Departure) error {
-	return s.heads.pack(row, &s.headOf(row).cell, d)
+func (s *listColumn) touchable(id uint32) bool {
+	return s.iterating == 0 && (s.t.Entry == nil || s.run(id).row != s.t.Row+1)
 }
 
-func (s *List[V]) unpack(row uint32, a *epoch.Arrival) error {
-	return s.heads.came(row, s.headOf(row), a)
-}
-
-func (s *List[V]) units() *slab.Pool { return &s.pool }
-
-func (s *List[V]) touchable(id uint32) bool {
-	return s.iterating == 0 && (s.t.Entry == nil || s.runs.At(id).row != s.t.Row+1)
-}
-
-func (s *List[V]) unitDirty(id uint32) bool { return s.changes.Dirty(id) }
+func (s *listColumn) unitDirty(id uint32) bool { return s.changes.Dirty(id) }
 
 // evict moves a run to the overflow.
-func (s *List[V]) evict(id uint32) (bool, error) {
-	r := s.runs.At(id)
+func (s *listColumn) evict(id uint32) (bool, error) {
+	r := s.run(id)
 	row := r.row - 1
 	d := s.t.ev.departure()
 	if err := s.keyOf(row, r.seq, &d.Entry); err != nil {
@@ -231,7 +226,7 @@ func (s *List[V]) evict(id uint32) (bool, error) {
 	return true, nil
 }
 
-func (s *List[V]) packRun(id uint32, r *listRun[V], d *epoch.Departure) (err error) {
+func (s *listColumn) packRun(id uint32, r *run, d *epoch.Departure) (err error) {
 	exists := r.word&present != 0
 	if s.buf, err = s.encode(s.buf[:0], r); err != nil {
 		return err
@@ -241,7 +236,11 @@ func (s *List[V]) packRun(id uint32, r *listRun[V], d *epoch.Departure) (err err
 			return err
 		}
 	}
-	undos, err := s.changes.History(id, func(dst []byte, n *int32) ([]byte, error) { return s.encodeVals(dst, r.vals[:*n]) })
+	undos, err := s.changes.History(id, func(dst []byte, n slab.Place) ([]byte, error) {
+		was := r.vals
+		was.n = int(*(*int32)(n))
+		return s.encodeVals(dst, was)
+	})
 	if err != nil {
 		return err
 	}
@@ -255,20 +254,9 @@ func (s *List[V]) packRun(id uint32, r *listRun[V], d *epoch.Departure) (err err
 	return nil
 }
 
-func (s *List[V]) shed(row uint32, limit int) (bool, error) {
-	h := s.headOf(row)
-	for h.first != 0 {
-		if limit--; limit < 0 || s.iterating > 0 {
-			return false, nil
-		}
-		if ok, err := s.evict(h.first - 1); !ok || err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
+func (s *listColumn) shed(row uint32, limit int) (bool, error) { return s.shedBy(row, limit, s.evict) }
 
-func (s *List[V]) expire(at *uint32, limit int) {
+func (s *listColumn) expire(at *uint32, limit int) {
 	if s.iterating > 0 {
 		return
 	}
@@ -279,21 +267,21 @@ func (s *List[V]) expire(at *uint32, limit int) {
 			return
 		}
 		*at = id + 1
-		if r := s.runs.At(id); r.word&present != 0 && s.t.Clock.Us-youngest(r.vals) >= s.opt.TTL.Microseconds() {
+		if r := s.run(id); r.word&present != 0 && s.t.Clock.Us-s.youngest(r.vals) >= s.opt.TTL.Microseconds() {
 			s.remove(id)
 		}
 	}
 }
 
-func (s *List[V]) expireRow(row uint32) {
-	for id := s.headOf(row).first; id != 0; id = s.runs.At(id - 1).next {
-		if r := s.runs.At(id - 1); r.word&present != 0 && s.t.Clock.Us-youngest(r.vals) >= s.opt.TTL.Microseconds() {
+func (s *listColumn) expireRow(row uint32) {
+	for id := s.headOf(row).first; id != 0; id = s.run(id - 1).next {
+		if r := s.run(id - 1); r.word&present != 0 && s.t.Clock.Us-s.youngest(r.vals) >= s.opt.TTL.Microseconds() {
 			s.remove(id - 1)
 		}
 	}
 }
 
-func (s *List[V]) bring(sub []byte) error {
+func (s *listColumn) bring(sub []byte) error {
 	if len(sub) != 4 {
 		return epoch.ErrRecord
 	}
@@ -304,11 +292,11 @@ func (s *List[V]) bring(sub []byte) error {
 	return s.fetch(s.t.Row, seq)
 }
 
-func (s *List[V]) reader(st chunk.State) (func(row uint32, e *chunk.Entry) error, error) {
+func (s *listColumn) reader(st chunk.State) (func(row uint32, e *chunk.Entry) error, error) {
 	if st.Sub != "u32" {
 		return nil, fmt.Errorf("%w: runs of a list are numbered by %q", chunk.ErrCorrupt, st.Sub)
 	}
-	decode, err := decoding(&s.opt, s.codec, s.t.opts.Registry, st)
+	decode, err := decoding(&s.opt, s.form.kind.Type, s.codec, s.t.opts.Registry, st)
 	if err != nil {
 		return nil, err
 	}
@@ -316,15 +304,15 @@ func (s *List[V]) reader(st chunk.State) (func(row uint32, e *chunk.Entry) error
 }
 
 // readRun takes a run. Runs may come in any order, and again from a later chunk.
-func (s *List[V]) readRun(decode func([]byte, *V) ([]byte, error), stamped bool, row uint32, e *chunk.Entry) error {
+func (s *listColumn) readRun(decode Decode, stamped bool, row uint32, e *chunk.Entry) error {
 	seq, n := binary.Uvarint(e.Sub)
 	if n != len(e.Sub) || n == 0 || seq > 1<<32-2 {
 		return fmt.Errorf("%w: bad number of a run", chunk.ErrCorrupt)
 	}
-	var vals []V
+	var vals items
 	if e.Op != chunk.Delete {
 		var err error
-		if vals, err = decodeRun(decode, stamped, e.Value); err != nil {
+		if vals, err = s.decodeRun(decode, stamped, e.Value); err != nil {
 			return err
 		}
 	}
@@ -347,9 +335,9 @@ func (s *List[V]) readRun(decode func([]byte, *V) ([]byte, error), stamped bool,
 	}
 	h.word = present
 	h.v.Next = max(h.v.Next, uint32(seq)+1)
-	r := s.runs.At(id)
+	r := s.run(id)
 	if r.word&present != 0 {
-		h.v.Count -= uint32(len(r.vals))
+		h.v.Count -= uint32(r.vals.n)
 	}
 	s.setVals(r, vals)
 	r.word = present
@@ -358,6 +346,6 @@ func (s *List[V]) readRun(decode func([]byte, *V) ([]byte, error), stamped bool,
 		s.changes.Lost.Add(id)
 		s.t.emptied(row)
 	}
-	h.v.Count += uint32(len(r.vals))
+	h.v.Count += uint32(r.vals.n)
 	return nil
 }

@@ -4,27 +4,26 @@ import (
 	"errors"
 
 	"github.com/sluiceio/sluice/snapshot/chunk"
-	"github.com/sluiceio/sluice/worker/state/epoch"
 	"github.com/sluiceio/sluice/worker/state/slab"
 )
 
 // This file is what a map does with entries that are in the overflow, or go there.
 
 // keyOf is the entry of k in the row.
-func (s *Map[M, V]) keyOf(row uint32, k M, e *chunk.Entry) (err error) {
+func (s *mapColumn) keyOf(row uint32, k slab.Place, e *chunk.Entry) (err error) {
 	b, err := s.t.rowEntry(s.t.ev.key[:0], row, e)
 	if err != nil {
 		return err
 	}
 	at := len(b)
-	if b, err = s.keys.Append(b, &k); err == nil {
+	if b, err = s.keys.Append(b, k); err == nil {
 		e.Key, e.Sub, s.t.ev.key = b[:at], b[at:], b
 	}
 	return err
 }
 
 // fetch brings the entry of k back; nil if there is none.
-func (s *Map[M, V]) fetch(row uint32, k M, h uint64) (uint32, *mapNode[M, V]) {
+func (s *mapColumn) fetch(row uint32, k slab.Place, h uint64) (uint32, *node) {
 	var e chunk.Entry
 	err := s.keyOf(row, k, &e)
 	if err == nil {
@@ -35,7 +34,7 @@ func (s *Map[M, V]) fetch(row uint32, k M, h uint64) (uint32, *mapNode[M, V]) {
 		}
 		if err == nil {
 			var id uint32
-			var n *mapNode[M, V]
+			var n *node
 			if id, n, err = s.arrive(row, k, h, record); err == nil {
 				return id, n
 			}
@@ -46,15 +45,15 @@ func (s *Map[M, V]) fetch(row uint32, k M, h uint64) (uint32, *mapNode[M, V]) {
 }
 
 // arrive makes a node of a record; nil if it says nothing any more.
-func (s *Map[M, V]) arrive(row uint32, k M, h uint64, record []byte) (uint32, *mapNode[M, V], error) {
+func (s *mapColumn) arrive(row uint32, k slab.Place, h uint64, record []byte) (uint32, *node, error) {
 	id, n := s.add(row, k, h)
 	a := s.t.Epochs.Arrive(record)
-	err := s.cells.unpack(id, &n.cell, &a)
+	err := s.unpackCell(id, &n.cell, &a)
 	if err = errors.Join(err, a.End()); err != nil {
 		return 0, nil, err
 	}
 	s.pool.Stored.Add(id)
-	if n.cell.word == 0 {
+	if n.word == 0 {
 		err := s.discard(id)
 		s.release(id)
 		return 0, nil, err
@@ -70,10 +69,10 @@ func (s *Map[M, V]) arrive(row uint32, k M, h uint64, record []byte) (uint32, *m
 }
 
 // discard removes the record of a node.
-func (s *Map[M, V]) discard(id uint32) error {
+func (s *mapColumn) discard(id uint32) error {
 	var e chunk.Entry
-	n := s.nodes.At(id)
-	if err := s.keyOf(n.row-1, n.key, &e); err != nil {
+	n := s.node(id)
+	if err := s.keyOf(n.row-1, n.key(), &e); err != nil {
 		return err
 	}
 	s.pool.Stored.Remove(id)
@@ -81,13 +80,13 @@ func (s *Map[M, V]) discard(id uint32) error {
 }
 
 // eachCold calls f for the entries that were in the overflow when the iteration began, at arrival number since.
-func (s *Map[M, V]) eachCold(row uint32, since uint64, f func(M, *V) bool) error {
-	return s.scan(row, func(k M, h uint64, record []byte) (bool, error) {
+func (s *mapColumn) eachCold(row uint32, since uint64, f func(k, v slab.Place) bool) error {
+	var v slab.Place // of an entry that stays there
+	return s.scan(row, func(k slab.Place, h uint64, record []byte) (bool, error) {
 		id, n := s.find(row, k, h)
 		if n != nil && s.came[id] <= since {
 			return true, nil // it had its turn
 		}
-		var v V
 		if n == nil {
 			a := s.t.Epochs.Arrive(record)
 			exists, value, _, err := a.Image()
@@ -95,36 +94,41 @@ func (s *Map[M, V]) eachCold(row uint32, since uint64, f func(M, *V) bool) error
 				return true, err
 			}
 			if s.flat {
-				if err := decodeAll(s.codec.Decode, value, &v); err != nil {
+				if v == nil {
+					v = s.form.kind.Make(1)
+				}
+				s.form.kind.Zero(v)
+				if err := decodeAll(s.codec.Decode, value, v); err != nil {
 					return false, err
 				}
-				return f(k, &v), nil
+				return f(k, v), nil
 			}
 			// Its reader may change what it leads to.
 			if id, n, err = s.arrive(row, k, h, record); err != nil || n == nil {
 				return true, err
 			}
 		}
-		if n.cell.word&present == 0 {
+		if n.word&present == 0 {
 			return true, nil
 		}
-		if !s.flat && n.cell.word != s.t.live {
+		if !s.flat && n.word != s.t.live {
 			s.access(id, &n.cell)
 		}
-		return f(k, &n.cell.v), nil
+		return f(k, s.value(&n.cell)), nil
 	})
 }
 
-// scan calls f for all records of a row.
-func (s *Map[M, V]) scan(row uint32, f func(k M, h uint64, record []byte) (bool, error)) error {
+// scan calls f for all records of a row. Their keys are valid until f returns.
+func (s *mapColumn) scan(row uint32, f func(k slab.Place, h uint64, record []byte) (bool, error)) error {
 	var e chunk.Entry
 	var err error
 	if s.t.ev.key, err = s.t.rowEntry(s.t.ev.key[:0], row, &e); err != nil {
 		return err
 	}
+	k := s.keyKind.Make(1)
 	return s.t.ev.scan(s.number, &e, func(sub, record []byte) (bool, error) {
-		var k M
-		if err := decodeAll(s.keys.Decode, sub, &k); err != nil {
+		s.keyKind.Zero(k)
+		if err := decodeAll(s.keys.Decode, sub, k); err != nil {
 			return false, err
 		}
 		return f(k, s.placeOf(row, k), record)
@@ -132,9 +136,9 @@ func (s *Map[M, V]) scan(row uint32, f func(k M, h uint64, record []byte) (bool,
 }
 
 // clearCold removes the entries of a row that are in the overflow, where they are.
-func (s *Map[M, V]) clearCold(row uint32) error {
+func (s *mapColumn) clearCold(row uint32) error {
 	gone := uint32(0)
-	err := s.scan(row, func(k M, h uint64, record []byte) (bool, error) {
+	err := s.scan(row, func(k slab.Place, h uint64, record []byte) (bool, error) {
 		if _, n := s.find(row, k, h); n != nil {
 			return true, nil
 		}
@@ -155,34 +159,24 @@ func (s *Map[M, V]) clearCold(row uint32) error {
 	return err
 }
 
-func (s *Map[M, V]) pack(row uint32, d *epoch.Departure) error {
-	return s.heads.pack(row, &s.headOf(row).cell, d)
+func (s *mapColumn) touchable(id uint32) bool {
+	return s.iterating == 0 && (s.t.Entry == nil || s.node(id).row != s.t.Row+1)
 }
 
-func (s *Map[M, V]) unpack(row uint32, a *epoch.Arrival) error {
-	return s.heads.came(row, s.headOf(row), a)
-}
-
-func (s *Map[M, V]) units() *slab.Pool { return &s.pool }
-
-func (s *Map[M, V]) touchable(id uint32) bool {
-	return s.iterating == 0 && (s.t.Entry == nil || s.nodes.At(id).row != s.t.Row+1)
-}
-
-func (s *Map[M, V]) unitDirty(id uint32) bool { return s.cells.changes.Dirty(id) }
+func (s *mapColumn) unitDirty(id uint32) bool { return s.changes.Dirty(id) }
 
 // evict moves a node to the overflow.
-func (s *Map[M, V]) evict(id uint32) (bool, error) {
-	n := s.nodes.At(id)
+func (s *mapColumn) evict(id uint32) (bool, error) {
+	n := s.node(id)
 	row := n.row - 1
 	d := s.t.ev.departure()
-	if err := s.keyOf(row, n.key, &d.Entry); err != nil {
+	if err := s.keyOf(row, n.key(), &d.Entry); err != nil {
 		return false, s.t.FaultAt(CodeCodec, s.name, row, err)
 	}
 	if !s.t.ev.fits(&d.Entry) {
 		return false, nil
 	}
-	err := s.cells.pack(id, &n.cell, d)
+	err := s.packCell(id, &n.cell, d)
 	if err == nil {
 		err = s.t.ev.settle(s.number, d, d.Sub, recorded(s.pool.Stored.Has(id)))
 	}
@@ -196,52 +190,42 @@ func (s *Map[M, V]) evict(id uint32) (bool, error) {
 	return true, nil
 }
 
-func (s *Map[M, V]) shed(row uint32, limit int) (bool, error) {
-	h := s.headOf(row)
-	for h.first != 0 {
-		if limit--; limit < 0 || s.iterating > 0 {
-			return false, nil
-		}
-		if ok, err := s.evict(h.first - 1); !ok || err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
+func (s *mapColumn) shed(row uint32, limit int) (bool, error) { return s.shedBy(row, limit, s.evict) }
 
-func (s *Map[M, V]) expire(at *uint32, limit int) {
+func (s *mapColumn) expire(at *uint32, limit int) {
 	s.scanExpired(&s.pool, at, limit, s.remove)
 }
 
-func (s *Map[M, V]) expireRow(row uint32) {
-	for id := s.headOf(row).first; id != 0; id = s.nodes.At(id - 1).next {
-		if n := s.nodes.At(id - 1); n.cell.word&present != 0 && s.expired(&n.cell.v) {
+func (s *mapColumn) expireRow(row uint32) {
+	for id := s.headOf(row).first; id != 0; id = s.node(id - 1).next {
+		if n := s.node(id - 1); s.expired(&n.cell) {
 			s.remove(id - 1)
 		}
 	}
 }
 
-func (s *Map[M, V]) bring(sub []byte) error {
-	var k M
-	if err := decodeAll(s.keys.Decode, sub, &k); err != nil {
+func (s *mapColumn) bring(sub []byte) error {
+	k := s.keyKind.Make(1)
+	if err := decodeAll(s.keys.Decode, sub, k); err != nil {
 		return err
 	}
 	s.here(k)
 	return s.t.Err
 }
 
-func (s *Map[M, V]) reader(st chunk.State) (func(row uint32, e *chunk.Entry) error, error) {
-	read, err := cellRead(&s.cells, st)
+func (s *mapColumn) reader(st chunk.State) (func(row uint32, e *chunk.Entry) error, error) {
+	read, err := s.cells.reader(st)
 	if err != nil {
 		return nil, err
 	}
-	decodeKey, err := decoder(s.keys, s.t.opts.Registry, st.Sub)
+	decodeKey, err := decoder(s.keyKind.Type, s.keys, s.t.opts.Registry, st.Sub)
 	if err != nil {
 		return nil, err
 	}
+	k := s.keyKind.Make(1)
 	return func(row uint32, e *chunk.Entry) error {
-		var k M
-		if err := decodeAll(decodeKey, e.Sub, &k); err != nil {
+		s.keyKind.Zero(k)
+		if err := decodeAll(decodeKey, e.Sub, k); err != nil {
 			return err
 		}
 		id, n := s.here(k)
@@ -252,13 +236,13 @@ func (s *Map[M, V]) reader(st chunk.State) (func(row uint32, e *chunk.Entry) err
 			}
 			id, n = s.add(row, k, s.placeOf(row, k))
 		}
-		was := n.cell.word & present
+		was := n.word & present
 		if err := read(&n.cell, e); err != nil {
 			return err
 		}
 		h := s.headOf(row)
 		h.word = present
-		switch now := n.cell.word & present; {
+		switch now := n.word & present; {
 		case now > was:
 			h.v.Count++
 		case now < was:
@@ -266,8 +250,8 @@ func (s *Map[M, V]) reader(st chunk.State) (func(row uint32, e *chunk.Entry) err
 			s.changes.Lost.Add(id)
 			s.t.emptied(row)
 		}
-		if s.loaded != nil && n.cell.word != 0 {
-			s.loaded(n.key, &n.cell.v)
+		if s.loaded != nil && n.word != 0 {
+			s.loaded(n.key(), s.value(&n.cell))
 		}
 		return s.t.Err
 	}, nil

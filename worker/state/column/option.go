@@ -3,12 +3,14 @@ package column
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/snapshot/chunk"
 	"github.com/sluiceio/sluice/worker/state/budget"
 	"github.com/sluiceio/sluice/worker/state/overflow"
+	"github.com/sluiceio/sluice/worker/state/slab"
 )
 
 // Options of a table.
@@ -46,15 +48,23 @@ type Option struct {
 	TTL time.Duration
 	// Kind is what chunks call the state; 0: value or map.
 	Kind chunk.Kind
-	// Decoder replaces the decoding of values of a chunk, if it returns one: a func([]byte, *V) ([]byte, error). own is
-	// the schema of today.
-	Decoder func(own string, st chunk.State) (decode any, err error)
+	// Decoder replaces the decoding of values of a chunk, if it returns one that is not nil. own is the schema of today.
+	Decoder func(own string, st chunk.State) (Decode, error)
+}
+
+// Decode reads a value from the front of src to v, and returns what follows.
+type Decode func(src []byte, v slab.Place) (rest []byte, err error)
+
+// DecodeOf is a Decode for values of a type that is known.
+func DecodeOf[V any](f func(src []byte, v *V) ([]byte, error)) Decode {
+	return func(src []byte, v slab.Place) ([]byte, error) { return f(src, (*V)(v)) }
 }
 
 // stamper is a value with a time to live.
 type stamper interface{ Stamp() int64 }
 
-func options[V any](opts []Option) (o Option, err error) {
+// options are those that a state of values of type v is declared with.
+func options(v reflect.Type, opts []Option) (o Option, err error) {
 	for _, x := range opts {
 		o = x
 	}
@@ -65,7 +75,7 @@ func options[V any](opts []Option) (o Option, err error) {
 		return o, fmt.Errorf("a time to live of %v: the shortest is a microsecond", o.TTL)
 	}
 	o.TTL = o.TTL.Truncate(time.Microsecond)
-	if _, ok := any(new(V)).(stamper); o.TTL > 0 && !ok {
+	if o.TTL > 0 && !reflect.PointerTo(v).Implements(reflect.TypeFor[stamper]()) {
 		return o, errors.New("a time to live needs values with stamps")
 	}
 	return o, nil
@@ -78,26 +88,22 @@ func (o *Option) kind(k chunk.Kind) chunk.Kind {
 	return k
 }
 
-// decoding is the decoder of a state's values in a chunk.
-func decoding[V any](o *Option, c *codec.Codec[V], r *codec.Registry, st chunk.State) (func([]byte, *V) ([]byte, error), error) {
+// decoding is the decoder of a state's values in a chunk, which are of type v and have the codec c.
+func decoding(o *Option, v reflect.Type, c *codec.Plan, r *codec.Registry, st chunk.State) (Decode, error) {
 	if o.Decoder != nil {
-		d, err := o.Decoder(c.Schema(), st)
-		if err != nil {
-			return nil, err
-		}
-		if decode, ok := d.(func([]byte, *V) ([]byte, error)); ok {
-			return decode, nil
+		if decode, err := o.Decoder(c.Schema(), st); err != nil || decode != nil {
+			return decode, err
 		}
 	}
-	return decoder(c, r, st.Value)
+	return decoder(v, c, r, st.Value)
 }
 
 // decoder reads values of the schema with which they were stored.
-func decoder[V any](c *codec.Codec[V], r *codec.Registry, stored string) (func([]byte, *V) ([]byte, error), error) {
+func decoder(v reflect.Type, c *codec.Plan, r *codec.Registry, stored string) (Decode, error) {
 	if stored == c.Schema() {
 		return c.Decode, nil
 	}
-	m, err := codec.Migrating[V](stored, r)
+	m, err := codec.MigratingPlan(v, stored, r)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +111,7 @@ func decoder[V any](c *codec.Codec[V], r *codec.Registry, stored string) (func([
 }
 
 // decodeAll decodes a value that takes all of b.
-func decodeAll[V any](decode func([]byte, *V) ([]byte, error), b []byte, v *V) error {
+func decodeAll(decode Decode, b []byte, v slab.Place) error {
 	rest, err := decode(b, v)
 	if err == nil && len(rest) > 0 {
 		err = fmt.Errorf("%w: %d bytes behind the value", codec.ErrCorrupt, len(rest))

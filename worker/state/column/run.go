@@ -9,29 +9,29 @@ import (
 
 // encode appends the elements of a run behind their number, and behind the stamp of the youngest; nothing if it is
 // cleared.
-func (s *List[V]) encode(b []byte, r *listRun[V]) ([]byte, error) {
+func (s *listColumn) encode(b []byte, r *run) ([]byte, error) {
 	if r.word&present == 0 {
 		return b, nil
 	}
 	return s.encodeVals(b, r.vals)
 }
 
-func (s *List[V]) encodeVals(b []byte, vals []V) (_ []byte, err error) {
+func (s *listColumn) encodeVals(b []byte, vals items) (_ []byte, err error) {
 	if s.opt.TTL > 0 {
-		b = binary.AppendVarint(b, youngest(vals))
+		b = binary.AppendVarint(b, s.youngest(vals))
 	}
-	b = binary.AppendUvarint(b, uint64(len(vals)))
-	for i := range vals {
-		if b, err = s.codec.Append(b, &vals[i]); err != nil {
+	b = binary.AppendUvarint(b, uint64(vals.n))
+	for i := range vals.n {
+		if b, err = s.codec.Append(b, s.element(vals, i)); err != nil {
 			return nil, err
 		}
 	}
 	return b, nil
 }
 
-func youngest[V any](vals []V) (at int64) {
-	for i := range vals {
-		if t := any(&vals[i]).(stamper).Stamp(); i == 0 || t > at {
+func (s *listColumn) youngest(vals items) (at int64) {
+	for i := range vals.n {
+		if t := s.form.stamp(s.element(vals, i)); i == 0 || t > at {
 			at = t
 		}
 	}
@@ -39,34 +39,45 @@ func youngest[V any](vals []V) (at int64) {
 }
 
 // decodeRun reads what encodeVals wrote.
-func decodeRun[V any](decode func([]byte, *V) ([]byte, error), stamped bool, b []byte) ([]V, error) {
+func (s *listColumn) decodeRun(decode Decode, stamped bool, b []byte) (items, error) {
 	if stamped {
 		_, n := binary.Varint(b)
 		if n <= 0 {
-			return nil, fmt.Errorf("%w: bad stamp of a run", codec.ErrCorrupt)
+			return items{}, fmt.Errorf("%w: bad stamp of a run", codec.ErrCorrupt)
 		}
 		b = b[n:]
 	}
 	count, n := binary.Uvarint(b)
 	if n <= 0 || count > maxRun {
-		return nil, fmt.Errorf("%w: bad number of elements", codec.ErrCorrupt)
+		return items{}, fmt.Errorf("%w: bad number of elements", codec.ErrCorrupt)
 	}
 	b = b[n:]
-	vals := make([]V, 0, min(int(count), runLen))
+	vals := s.grow(items{}, min(int(count), runLen))
 	for range count {
-		var v V
-		var err error
-		if b, err = decode(b, &v); err != nil {
-			return nil, err
+		if vals.n == vals.cap { // a number alone does not make memory
+			vals = s.grow(vals, 2*vals.cap)
 		}
-		vals = append(vals, v)
+		var err error
+		if b, err = decode(b, s.element(vals, vals.n)); err != nil {
+			return items{}, err
+		}
+		vals.n++
 	}
 	if len(b) > 0 {
-		return nil, fmt.Errorf("%w: %d bytes behind the last element", codec.ErrCorrupt, len(b))
+		return items{}, fmt.Errorf("%w: %d bytes behind the last element", codec.ErrCorrupt, len(b))
 	}
 	return vals, nil
 }
 
-func (s *List[V]) decodeVals(b []byte) ([]V, error) {
-	return decodeRun(s.codec.Decode, s.opt.TTL > 0, b)
+// grow moves elements to where there is room for n.
+func (s *listColumn) grow(vals items, n int) items {
+	grown := items{data: s.form.kind.Make(n), n: vals.n, cap: n}
+	for i := range vals.n {
+		s.form.kind.Move(s.element(grown, i), s.element(vals, i))
+	}
+	return grown
+}
+
+func (s *listColumn) decodeVals(b []byte) (items, error) {
+	return s.decodeRun(s.codec.Decode, s.opt.TTL > 0, b)
 }

@@ -39,6 +39,8 @@ type Table struct {
 	Clock Clock
 	// Err is the first failure; it ends the attempt.
 	Err error
+	// Above is the first failure of all tables that this one is one of; nil: it stands alone.
+	Above *error
 
 	opts    Options
 	keys    Keys
@@ -166,6 +168,9 @@ func (t *Table) rowEntry(dst []byte, row uint32, e *chunk.Entry) ([]byte, error)
 func (t *Table) Fail(err error) {
 	if t.Err == nil && err != nil {
 		t.Err = err
+		if t.Above != nil && *t.Above == nil {
+			*t.Above = err
+		}
 	}
 }
 

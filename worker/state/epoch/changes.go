@@ -1,7 +1,6 @@
 package epoch
 
 import (
-	"reflect"
 	"slices"
 
 	"github.com/sluiceio/sluice/worker/state/slab"
@@ -21,21 +20,22 @@ const (
 )
 
 // Segment is what one epoch has changed in one column.
-type Segment[P any] struct {
+type Segment struct {
 	Dirty slab.Bitmap
 	// Pre-images: units that had no value, those of flat types as they were, others encoded.
 	Absent slab.Bitmap
-	Flat   slab.Log[P]
+	Flat   slab.Log
 	Enc    slab.ByteLog
 	// spent are units that have lost their value and may be free when the segment goes; used by lists and maps.
 	Spent slab.Bitmap
 }
 
-// Changes is the change tracking of a column whose flat pre-images are of type P.
-type Changes[P any] struct {
+// Changes is the change tracking of a column.
+type Changes struct {
 	epochs *Epochs
 	meter  *slab.Meter
-	segs   []*Segment[P] // oldest first; the last one is open; nil: nothing has changed
+	flat   *slab.Kind // of flat pre-images
+	segs   []*Segment // oldest first; the last one is open; nil: nothing has changed
 	ids    *slab.Pool
 	// Lost are units that may be free; used by lists and maps.
 	Lost slab.Queue
@@ -49,30 +49,29 @@ type Changes[P any] struct {
 	buf   []byte
 }
 
-// NewChanges makes a column follow the epochs. ids are those of its units.
-func NewChanges[P any](e *Epochs, m *slab.Meter, ids *slab.Pool) Changes[P] {
-	x := Changes[P]{epochs: e, meter: m, ids: ids}
-	x.segs = make([]*Segment[P], e.Len())
+// NewChanges makes a column follow the epochs. ids are those of its units, flat is the kind of its flat pre-images.
+func NewChanges(e *Epochs, m *slab.Meter, ids *slab.Pool, flat *slab.Kind) Changes {
+	x := Changes{epochs: e, meter: m, ids: ids, flat: flat}
+	x.segs = make([]*Segment, e.Len())
 	return x
 }
 
 // Open is the open segment.
-func (x *Changes[P]) Open() *Segment[P] { return x.seg(len(x.segs) - 1) }
+func (x *Changes) Open() *Segment { return x.seg(len(x.segs) - 1) }
 
-func (x *Changes[P]) seg(i int) *Segment[P] {
+func (x *Changes) seg(i int) *Segment {
 	if s := x.segs[i]; s != nil {
 		return s
 	}
-	size := int(reflect.TypeFor[slab.Pre[P]]().Size())
-	x.segs[i] = &Segment[P]{Flat: slab.NewLog[P](x.meter, size), Enc: slab.NewByteLog(x.meter)}
+	x.segs[i] = &Segment{Flat: slab.NewLog(x.meter, x.flat), Enc: slab.NewByteLog(x.meter)}
 	return x.segs[i]
 }
 
 // Freeze closes the open segment.
-func (x *Changes[P]) Freeze() { x.segs = append(x.segs, nil) }
+func (x *Changes) Freeze() { x.segs = append(x.segs, nil) }
 
 // Dirty reports whether a segment can bring unit id back, or take it away.
-func (x *Changes[P]) Dirty(id uint32) bool {
+func (x *Changes) Dirty(id uint32) bool {
 	for _, s := range x.segs {
 		if s != nil && s.Dirty.Has(id) {
 			return true
@@ -83,20 +82,20 @@ func (x *Changes[P]) Dirty(id uint32) bool {
 
 // Unwritten reports whether the snapshot still has to write unit id. A unit that has changed since the barrier was
 // written then.
-func (x *Changes[P]) Unwritten(id, word uint32) bool {
+func (x *Changes) Unwritten(id, word uint32) bool {
 	s := x.epochs.snap
 	return s != nil && word>>WordShift <= s.Epoch() && id >= x.drained && id < x.limit && (s.Extent() == Full || x.frozen.Has(id))
 }
 
 // Drop forgets the n oldest segments.
-func (x *Changes[P]) Drop(n int) {
+func (x *Changes) Drop(n int) {
 	for _, s := range x.segs[:n] {
 		x.release(s)
 	}
 	x.segs = slices.Delete(x.segs, 0, n)
 }
 
-func (x *Changes[P]) release(s *Segment[P]) {
+func (x *Changes) release(s *Segment) {
 	if s == nil {
 		return
 	}
@@ -106,7 +105,7 @@ func (x *Changes[P]) release(s *Segment[P]) {
 }
 
 // Spend says that unit id has lost its value.
-func (x *Changes[P]) Spend(id uint32) {
+func (x *Changes) Spend(id uint32) {
 	if x.epochs.cfg.Tracking {
 		x.Open().Spent.Add(id)
 	} else {
@@ -115,7 +114,7 @@ func (x *Changes[P]) Spend(id uint32) {
 }
 
 // Merge joins segment i to the one behind it.
-func (x *Changes[P]) Merge(i int) {
+func (x *Changes) Merge(i int) {
 	old, next := x.segs[i], x.segs[i+1]
 	if old == nil || next == nil {
 		if old == nil {
@@ -124,14 +123,14 @@ func (x *Changes[P]) Merge(i int) {
 		x.segs = slices.Delete(x.segs, i+1, i+2)
 		return
 	}
-	next.Flat.Each(func(p *slab.Pre[P]) {
-		if !old.Dirty.Has(p.ID) {
-			old.Flat.Push(p.ID, p.Word, p.Was)
+	next.Flat.Each(func(id, word uint32, was slab.Place) {
+		if !old.Dirty.Has(id) {
+			old.Flat.Push(id, word, was)
 		}
 	})
-	next.Enc.Each(func(p *slab.Pre[[]byte]) {
-		if !old.Dirty.Has(p.ID) {
-			old.Enc.Push(p.ID, p.Word, p.Was)
+	next.Enc.Each(func(id, word uint32, was []byte) {
+		if !old.Dirty.Has(id) {
+			old.Enc.Push(id, word, was)
 		}
 	})
 	for id, ok := next.Absent.Next(0); ok; id, ok = next.Absent.Next(id + 1) {
@@ -147,7 +146,7 @@ func (x *Changes[P]) Merge(i int) {
 }
 
 // UndoAll hands out all pre-images, those of the newest segment first, and forgets them.
-func (x *Changes[P]) UndoAll(absent func(id uint32), flat func(*slab.Pre[P]), enc func(*slab.Pre[[]byte])) {
+func (x *Changes) UndoAll(absent func(id uint32), flat func(id, word uint32, was slab.Place), enc func(id, word uint32, was []byte)) {
 	for i := len(x.segs) - 1; i >= 0; i-- {
 		s := x.segs[i]
 		if s == nil {
@@ -162,12 +161,12 @@ func (x *Changes[P]) UndoAll(absent func(id uint32), flat func(*slab.Pre[P]), en
 	for _, s := range x.segs {
 		x.release(s)
 	}
-	x.segs = make([]*Segment[P], 1)
+	x.segs = make([]*Segment, 1)
 	x.frozen = slab.Bitmap{}
 }
 
 // Begin fixes the set of the snapshot: all closed segments, none of which is known to be completed.
-func (x *Changes[P]) Begin(s *Snapshot) {
+func (x *Changes) Begin(s *Snapshot) {
 	x.limit, x.drained, x.frozen = x.ids.High, 0, slab.Bitmap{}
 	if s.Extent() == Full {
 		return
@@ -186,7 +185,7 @@ func (x *Changes[P]) Begin(s *Snapshot) {
 }
 
 // Walk calls write for the next units of the snapshot, at most limit.
-func (x *Changes[P]) Walk(s *Snapshot, limit int, write func(id uint32) error) (n int, done bool, err error) {
+func (x *Changes) Walk(s *Snapshot, limit int, write func(id uint32) error) (n int, done bool, err error) {
 	for ; n < limit; n++ {
 		id, ok := x.frozen.Next(x.drained)
 		if s.Extent() == Full {
@@ -209,7 +208,7 @@ func (x *Changes[P]) Walk(s *Snapshot, limit int, write func(id uint32) error) (
 }
 
 // History takes the pre-images of unit id out of the segments, oldest first. It is valid until the next call.
-func (x *Changes[P]) History(id uint32, encode func(dst []byte, was *P) ([]byte, error)) ([]Undo, error) {
+func (x *Changes) History(id uint32, encode func(dst []byte, was slab.Place) ([]byte, error)) ([]Undo, error) {
 	x.undos, x.buf = x.undos[:0], x.buf[:0]
 	for i, s := range x.segs {
 		if s == nil || !s.Dirty.Remove(id) {
@@ -218,11 +217,11 @@ func (x *Changes[P]) History(id uint32, encode func(dst []byte, was *P) ([]byte,
 		u := Undo{Seg: i}
 		if !s.Absent.Remove(id) {
 			u.Exists = true
-			if p, ok := s.Enc.Take(id); ok {
-				u.Was = p.Was
-			} else if p, ok := s.Flat.Take(id); ok {
+			if was, ok := s.Enc.Take(id); ok {
+				u.Was = was
+			} else if was, ok := s.Flat.Take(id); ok {
 				at, err := len(x.buf), error(nil)
-				if x.buf, err = encode(x.buf, &p.Was); err != nil {
+				if x.buf, err = encode(x.buf, was); err != nil {
 					return nil, err
 				}
 				u.Was = x.buf[at:]
@@ -235,7 +234,7 @@ func (x *Changes[P]) History(id uint32, encode func(dst []byte, was *P) ([]byte,
 }
 
 // Restore gives a unit that has come back its history: the reverse of history.
-func (x *Changes[P]) Restore(id uint32, undos []Undo, flat func(was []byte) (P, bool, error)) error {
+func (x *Changes) Restore(id uint32, undos []Undo, flat func(was []byte) (slab.Place, bool, error)) error {
 	for _, u := range undos {
 		s := x.seg(u.Seg)
 		s.Dirty.Add(id)
@@ -257,7 +256,7 @@ func (x *Changes[P]) Restore(id uint32, undos []Undo, flat func(was []byte) (P, 
 }
 
 // Bytes is the memory that the meter does not count.
-func (x *Changes[P]) Bytes() int {
+func (x *Changes) Bytes() int {
 	n := x.frozen.Bytes() + x.Lost.Bytes()
 	for _, s := range x.segs {
 		if s == nil {

@@ -56,7 +56,7 @@ func (l *life) over(at int64) bool { return l.now()-at >= l.after }
 
 // plain are the options of a state without a time to live, which may have had one.
 func plain[V any](r *codec.Registry) state.Option {
-	return state.Option{Decoder: func(_ string, st chunk.State) (any, error) {
+	return state.Option{Decoder: func(_ string, st chunk.State) (state.Decode, error) {
 		if st.TTL == 0 {
 			return nil, nil
 		}
@@ -64,18 +64,18 @@ func plain[V any](r *codec.Registry) state.Option {
 		if err != nil {
 			return nil, fmt.Errorf("stored with a time to live: %w", err)
 		}
-		return func(b []byte, v *V) ([]byte, error) {
+		return state.DecodeOf(func(b []byte, v *V) ([]byte, error) {
 			var s Stamped[V]
 			rest, err := m.Decode(b, &s)
 			*v = s.V
 			return rest, err
-		}, nil
+		}), nil
 	}}
 }
 
 // timed are the options of a state with a time to live, which may have had none.
 func timed[V any](c Config, r *codec.Registry, now func() int64) state.Option {
-	return state.Option{TTL: c.After, Decoder: func(_ string, st chunk.State) (any, error) {
+	return state.Option{TTL: c.After, Decoder: func(_ string, st chunk.State) (state.Decode, error) {
 		if st.TTL > 0 {
 			return nil, nil
 		}
@@ -83,10 +83,10 @@ func timed[V any](c Config, r *codec.Registry, now func() int64) state.Option {
 		if err != nil {
 			return nil, fmt.Errorf("stored without a time to live: %w", err)
 		}
-		return func(b []byte, s *Stamped[V]) ([]byte, error) {
+		return state.DecodeOf(func(b []byte, s *Stamped[V]) ([]byte, error) {
 			s.At = now()
 			return m.Decode(b, &s.V)
-		}, nil
+		}), nil
 	}}
 }
 

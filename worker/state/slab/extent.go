@@ -99,6 +99,17 @@ func (x *extents) release(i int) {
 	x.meter.Add(-(e.end - e.first) * x.blockBytes())
 }
 
+// ensure is element id, of a new block if it has to be.
+func (x *extents) ensure(id uint32) Place {
+	for int(id>>x.bits) >= len(x.blocks) {
+		x.grow()
+	}
+	if !x.has(id) {
+		x.revive(x.of(int(id >> x.bits)))
+	}
+	return x.at(id)
+}
+
 // Memory is how the owner of a slab's ids sees its extents.
 type Memory interface {
 	// Next is the size in bytes of the extent that would be made next, behind all others.
@@ -152,31 +163,21 @@ func (x *extents) of(block int) int {
 }
 
 // Slab is an array by id whose blocks appear when they are needed.
-type Slab[T any] struct{ extents }
+type Slab struct{ extents }
 
 // NewSlab makes an empty slab with blocks of 1 << bits elements, or fewer if they are large.
-func NewSlab[T any](m *Meter, bits uint) Slab[T] {
-	return Slab[T]{newExtents(m, unsafe.Sizeof(*new(T)), bits, func(n int) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(make([]T, n))) })}
-}
+func NewSlab(m *Meter, k *Kind, bits uint) Slab { return Slab{newExtents(m, k.Size(), bits, k.Make)} }
 
 // At is element id; nil if its block does not exist.
-func (s *Slab[T]) At(id uint32) *T {
+func (s *Slab) At(id uint32) Place {
 	if !s.has(id) {
 		return nil
 	}
-	return (*T)(s.at(id))
+	return s.at(id)
 }
 
 // Ensure is element id, of a new block if it has to be.
-func (s *Slab[T]) Ensure(id uint32) *T {
-	for int(id>>s.bits) >= len(s.blocks) {
-		s.grow()
-	}
-	if !s.has(id) {
-		s.revive(s.of(int(id >> s.bits)))
-	}
-	return (*T)(s.at(id))
-}
+func (s *Slab) Ensure(id uint32) Place { return s.ensure(id) }
 
 // Rows is a slab whose elements are structs of types that are known at run time only.
 type Rows struct {
@@ -210,15 +211,7 @@ func (r *Rows) Offset(i int) uintptr { return r.typ.Field(i).Offset }
 func (r *Rows) At(id uint32) unsafe.Pointer { return r.at(id) }
 
 // Ensure makes the block of element id.
-func (r *Rows) Ensure(id uint32) unsafe.Pointer {
-	for int(id>>r.bits) >= len(r.blocks) {
-		r.grow()
-	}
-	if !r.has(id) {
-		r.revive(r.of(int(id >> r.bits)))
-	}
-	return r.at(id)
-}
+func (r *Rows) Ensure(id uint32) Place { return r.ensure(id) }
 
 // Zero makes element id what it was when it was new.
 func (r *Rows) Zero(id uint32) { reflect.NewAt(r.typ, r.at(id)).Elem().SetZero() }

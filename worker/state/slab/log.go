@@ -1,25 +1,25 @@
 package slab
 
+import "unsafe"
+
 // NoID is the id of a place in a log that holds nothing.
 const NoID = ^uint32(0)
 
 // logLen is the number of entries of a block of a log.
 const logLen = 512
 
-// Pre is the pre-image of unit ID: its word and what it was.
-type Pre[P any] struct {
-	ID, Word uint32
-	Was      P
-}
+// mark says of which unit a pre-image is, and its word.
+type mark struct{ id, word uint32 }
 
 // Log is a set of pre-images, one per unit at most. It grows by blocks, so that no addition copies what is there.
 // Pre-images may be taken out again; then their places are reused.
-type Log[P any] struct {
-	meter  *Meter
-	size   int // of a block, in bytes
-	blocks []*[logLen]Pre[P]
-	end    uint32 // places from here on were never used
-	free   []uint32
+type Log struct {
+	meter *Meter
+	kind  *Kind
+	marks []*[logLen]mark
+	was   []Place // blocks of logLen values
+	end   uint32  // places from here on were never used
+	free  []uint32
 	// index finds the places of ids, once somebody has looked for one: places below indexed are in it.
 	index   Index
 	indexed uint32
@@ -27,29 +27,39 @@ type Log[P any] struct {
 }
 
 // NewLog makes an empty log.
-func NewLog[P any](m *Meter, entryBytes int) Log[P] {
-	return Log[P]{meter: m, size: entryBytes * logLen}
+func NewLog(m *Meter, k *Kind) Log { return Log{meter: m, kind: k} }
+
+func (l *Log) mark(pos uint32) *mark { return &l.marks[pos/logLen][pos%logLen] }
+
+func (l *Log) value(pos uint32) Place {
+	return unsafe.Add(l.was[pos/logLen], uintptr(pos%logLen)*l.kind.Size())
 }
 
-func (l *Log[P]) at(pos uint32) *Pre[P] { return &l.blocks[pos/logLen][pos%logLen] }
+// blockBytes is the size of a block.
+func (l *Log) blockBytes() int { return logLen * (int(unsafe.Sizeof(mark{})) + int(l.kind.Size())) }
 
-// Push adds a pre-image.
-func (l *Log[P]) Push(id, word uint32, was P) {
+// Push adds a pre-image, and copies it.
+func (l *Log) Push(id, word uint32, was Place) { l.kind.Move(l.place(id, word), was) }
+
+// place is where the pre-image of a unit goes.
+func (l *Log) place(id, word uint32) Place {
 	if n := len(l.free); n > 0 {
 		pos := l.free[n-1]
 		l.free = l.free[:n-1]
-		*l.at(pos) = Pre[P]{id, word, was}
+		*l.mark(pos) = mark{id, word}
 		if pos < l.indexed {
 			l.index.Insert(spread(id), pos)
 		}
-		return
+		return l.value(pos)
 	}
-	if int(l.end/logLen) == len(l.blocks) {
-		l.blocks = append(l.blocks, new([logLen]Pre[P]))
-		l.meter.Add(l.size)
+	if int(l.end/logLen) == len(l.marks) {
+		l.marks, l.was = append(l.marks, new([logLen]mark)), append(l.was, l.kind.Make(logLen))
+		l.meter.Add(l.blockBytes())
 	}
-	*l.at(l.end) = Pre[P]{id, word, was}
+	pos := l.end
 	l.end++
+	*l.mark(pos) = mark{id, word}
+	return l.value(pos)
 }
 
 // spread makes a hash of an id.
@@ -58,33 +68,32 @@ func spread(id uint32) uint64 {
 	return x ^ x>>32
 }
 
-// Take removes the pre-image of id; ok is false if there is none.
-func (l *Log[P]) Take(id uint32) (pre Pre[P], ok bool) {
+// Take removes the pre-image of id; ok is false if there is none. The pre-image is valid until the next call of Push.
+func (l *Log) Take(id uint32) (was Place, ok bool) {
 	l.catchUp()
 	h := spread(id)
 	head, i := l.index.Head(h), h
 	for pos, found := head.Find(h, &i); found; pos, found = head.Find(h, &i) {
-		p := l.at(pos)
-		if p.ID != id {
+		p := l.mark(pos)
+		if p.id != id {
 			continue
 		}
 		l.index.Remove(h, pos)
-		pre = *p
-		*p = Pre[P]{ID: NoID}
+		*p = mark{id: NoID}
 		l.free = append(l.free, pos)
-		return pre, true
+		return l.value(pos), true
 	}
-	return pre, false
+	return nil, false
 }
 
 // catchUp indexes what was pushed since the last look: those who never look pay nothing.
-func (l *Log[P]) catchUp() {
+func (l *Log) catchUp() {
 	before := l.lookups.Bytes()
 	if l.index.heads == nil {
-		l.index = NewIndex(&l.lookups, func(pos uint32) uint64 { return spread(l.at(pos).ID) })
+		l.index = NewIndex(&l.lookups, func(pos uint32) uint64 { return spread(l.mark(pos).id) })
 	}
 	for ; l.indexed < l.end; l.indexed++ {
-		if id := l.at(l.indexed).ID; id != NoID {
+		if id := l.mark(l.indexed).id; id != NoID {
 			l.index.Insert(spread(id), l.indexed)
 		}
 	}
@@ -92,64 +101,81 @@ func (l *Log[P]) catchUp() {
 }
 
 // Each calls f for every pre-image.
-func (l *Log[P]) Each(f func(*Pre[P])) {
-	for i, b := range l.blocks {
-		for j := range b[:min(logLen, int(l.end)-i*logLen)] {
-			if b[j].ID != NoID {
-				f(&b[j])
-			}
+func (l *Log) Each(f func(id, word uint32, was Place)) {
+	for pos := range l.end {
+		if m := l.mark(pos); m.id != NoID {
+			f(m.id, m.word, l.value(pos))
 		}
 	}
 }
 
 // Len is the number of pre-images.
-func (l *Log[P]) Len() int { return int(l.end) - len(l.free) }
+func (l *Log) Len() int { return int(l.end) - len(l.free) }
 
 // Release stops counting the memory of the log, which must not be used again.
-func (l *Log[P]) Release() {
-	l.meter.Add(-len(l.blocks)*l.size - int(l.lookups.Bytes()))
-	l.blocks = nil
+func (l *Log) Release() {
+	l.meter.Add(-len(l.marks)*l.blockBytes() - int(l.lookups.Bytes()))
+	l.marks, l.was = nil, nil
 }
+
+// encoded is the kind of what a ByteLog holds.
+var encoded = KindOf[[]byte]()
 
 // ByteLog is a log of encoded pre-images, whose bytes lie in an arena.
 type ByteLog struct {
-	Log[[]byte]
+	log   Log
 	arena arena
 	live  int // bytes
 }
 
 // NewByteLog makes an empty log.
 func NewByteLog(m *Meter) ByteLog {
-	return ByteLog{Log: NewLog[[]byte](m, 32), arena: arena{meter: m}}
+	return ByteLog{log: NewLog(m, encoded), arena: arena{meter: m}}
 }
 
 // Push adds a pre-image; was is copied.
 func (l *ByteLog) Push(id, word uint32, was []byte) {
 	l.live += len(was)
-	l.Log.Push(id, word, l.arena.copy(was))
+	*(*[]byte)(l.log.place(id, word)) = l.arena.copy(was)
 }
 
 // Take is Log.Take; the bytes are valid until the next call of Push or Take.
-func (l *ByteLog) Take(id uint32) (Pre[[]byte], bool) {
+func (l *ByteLog) Take(id uint32) (was []byte, ok bool) {
 	if l.arena.used > 2*l.live+arenaLen {
 		l.compact()
 	}
-	p, ok := l.Log.Take(id)
-	l.live -= len(p.Was)
-	return p, ok
+	p, ok := l.log.Take(id)
+	if !ok {
+		return nil, false
+	}
+	was = *(*[]byte)(p)
+	*(*[]byte)(p) = nil
+	l.live -= len(was)
+	return was, true
 }
+
+// Each is Log.Each.
+func (l *ByteLog) Each(f func(id, word uint32, was []byte)) {
+	l.log.Each(func(id, word uint32, was Place) { f(id, word, *(*[]byte)(was)) })
+}
+
+// Len is Log.Len.
+func (l *ByteLog) Len() int { return l.log.Len() }
 
 // compact moves the bytes together that are still needed.
 func (l *ByteLog) compact() {
 	old := l.arena
 	l.arena = arena{meter: old.meter}
-	l.Each(func(p *Pre[[]byte]) { p.Was = l.arena.copy(p.Was) })
+	l.log.Each(func(_, _ uint32, was Place) {
+		p := (*[]byte)(was)
+		*p = l.arena.copy(*p)
+	})
 	old.release()
 }
 
 // Release is Log.Release.
 func (l *ByteLog) Release() {
-	l.Log.Release()
+	l.log.Release()
 	l.arena.release()
 }
 

@@ -5,20 +5,15 @@ import (
 	"unsafe"
 )
 
-// WeigherFor makes the function that adds up what a value refers to, in bytes: strings, slices, maps, pointers. It is nil
+// Weigher adds up what the value at a place refers to, in bytes.
+type Weigher func(p Place) int
+
+// WeigherOf makes the function that adds up what a value of a type refers to: strings, slices, maps, pointers. It is nil
 // if values of the type refer to nothing.
-func WeigherFor[V any]() func(*V) int {
-	w := weigh(reflect.TypeFor[V](), 0)
-	if w == nil {
-		return nil
-	}
-	return func(v *V) int { return w(unsafe.Pointer(v)) }
-}
+func WeigherOf(t reflect.Type) Weigher { return weigh(t, 0) }
 
 // Refers reports whether values of the type refer to anything that is weighed.
 func Refers(t reflect.Type) bool { return weigh(t, 0) != nil }
-
-type weigher func(p unsafe.Pointer) int
 
 // maxWeighed bounds the depth of types that are looked into.
 const maxWeighed = 16
@@ -26,7 +21,7 @@ const maxWeighed = 16
 // mapOverhead is what an entry of a Go map takes beside key and value, about, in bytes.
 const mapOverhead = 8
 
-func weigh(t reflect.Type, depth int) weigher {
+func weigh(t reflect.Type, depth int) Weigher {
 	if depth > maxWeighed {
 		return nil
 	}
@@ -73,14 +68,14 @@ func weigh(t reflect.Type, depth int) weigher {
 	return nil
 }
 
-func weighed(w weigher, p unsafe.Pointer) int {
+func weighed(w Weigher, p unsafe.Pointer) int {
 	if w == nil {
 		return 0
 	}
 	return w(p)
 }
 
-func weighSlice(p unsafe.Pointer, elem weigher, size uintptr) int {
+func weighSlice(p unsafe.Pointer, elem Weigher, size uintptr) int {
 	s := *(*[]byte)(p) // data, length and capacity lie alike for all slices
 	n := cap(s) * int(size)
 	if elem != nil {
@@ -91,10 +86,10 @@ func weighSlice(p unsafe.Pointer, elem weigher, size uintptr) int {
 	return n
 }
 
-func weighStruct(t reflect.Type, depth int) weigher {
+func weighStruct(t reflect.Type, depth int) Weigher {
 	type part struct {
 		at uintptr
-		w  weigher
+		w  Weigher
 	}
 	var parts []part
 	for i := range t.NumField() {

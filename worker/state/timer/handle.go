@@ -1,6 +1,8 @@
 package timer
 
 import (
+	"iter"
+
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/state"
 )
@@ -102,6 +104,17 @@ func (t *Timers) Has(at element.Time) bool { return t.set.Has(at) }
 
 // Len is the number of deadlines of the current key.
 func (t *Timers) Len() int { return t.set.Len() }
+
+// All yields the deadlines of the current key, in no particular order.
+func (t *Timers) All() iter.Seq[element.Time] {
+	return func(yield func(element.Time) bool) {
+		for at := range t.set.All() {
+			if !yield(at) {
+				return
+			}
+		}
+	}
+}
 
 // Clear takes all deadlines of the current key.
 func (t *Timers) Clear() {

@@ -87,13 +87,21 @@ func (s *Service[K]) Procs(name string, fire func(at element.Time) error) (*Time
 
 var errTooMany = errors.New("an operator has at most 256 timers")
 
+// named is the error of a declaration, under the name that the operator has given.
+func named(err error, name string) error {
+	if e, ok := errors.AsType[*state.Error](err); ok {
+		e.State = name
+	}
+	return err
+}
+
 func (s *Service[K]) timer(c *clock, name string, kind chunk.Kind, fire func(element.Time) error) (*Timer, error) {
 	if len(s.timers) == maxTimers {
 		return nil, &state.Error{Code: state.CodeDeclare, State: name, Err: errTooMany}
 	}
 	v, err := state.ValueOf[Deadline](s.d, statePrefix+name, state.Option{Kind: kind})
 	if err != nil {
-		return nil, err
+		return nil, named(err, name)
 	}
 	t := &Timer{value: v, call: fire, arm: s.arm(c, len(s.timers)), next: s.next, spoil: func() { c.stale++ }}
 	v.OnImport(func(d *Deadline) {
@@ -111,7 +119,7 @@ func (s *Service[K]) set(c *clock, name string, kind chunk.Kind, fire func(eleme
 	}
 	m, err := state.MapOf[element.Time, uint64](s.d, statePrefix+name, state.Option{Kind: kind})
 	if err != nil {
-		return nil, err
+		return nil, named(err, name)
 	}
 	t := &Timers{set: m, call: fire, arm: s.arm(c, len(s.timers)), next: s.next, spoil: func() { c.stale++ }}
 	m.OnImport(func(at element.Time, seq *uint64) {
@@ -142,12 +150,18 @@ func (s *Service[K]) arm(c *clock, number int) func(at element.Time, seq uint64)
 // AdvanceEvents fires every timer by event time whose deadline is at or before t. stopped ends the sweep, after any call,
 // when it returns an error.
 func (s *Service[K]) AdvanceEvents(t element.Time, stopped func() error) error {
-	return s.advance(&s.event, t, stopped)
+	return s.advance(&s.event, sweep{until: t, stopped: stopped})
+}
+
+// FinishEvents fires every timer by event time, at the end of the input. What is set meanwhile is not: no time will pass any
+// more, and a timer that sets itself again would never come to an end.
+func (s *Service[K]) FinishEvents(stopped func() error) error {
+	return s.advance(&s.event, sweep{until: element.MaxTime, only: s.seq + 1, stopped: stopped})
 }
 
 // AdvanceProc fires every timer by the clock whose deadline is at or before now, in microseconds since the Unix epoch.
 func (s *Service[K]) AdvanceProc(now element.Time, stopped func() error) error {
-	return s.advance(&s.proc, now, stopped)
+	return s.advance(&s.proc, sweep{until: now, stopped: stopped})
 }
 
 // NextProc is when AdvanceProc should be called next; it may be earlier than a deadline.
@@ -168,14 +182,51 @@ func (c *clock) next(d interface{ Fail(error) }) (element.Time, bool) {
 // Len is the number of entries in the index: deadlines, and some that have changed since.
 func (s *Service[K]) Len() int { return s.event.index.count + s.proc.index.count }
 
-func (s *Service[K]) advance(c *clock, t element.Time, stopped func() error) error {
+// sweep is one call of what is due.
+type sweep struct {
+	until   element.Time
+	only    uint64 // settings below this number; 0: all
+	stopped func() error
+	round
+}
+
+// round counts what a sweep fires, to notice that there is no end to it.
+type round struct {
+	at     element.Time // of the last one
+	before int          // set before the sweep
+	again  int          // set meanwhile, for a time that the sweep had come to
+}
+
+// againFrom and againPer are how many timers may be set for a time that a sweep has come to: so many, and so many for each timer
+// that was set before it.
+const againFrom, againPer = 1000, 100
+
+var errEndless = errors.New("timers set each other for a time that has come, again and again: there would be no end to it")
+
+// fired counts a timer, that was set before the sweep or meanwhile.
+func (r *round) fired(at element.Time, meanwhile bool) error {
+	switch {
+	case !meanwhile:
+		r.before++
+	case at <= r.at:
+		if r.again++; r.again > againFrom+againPer*r.before {
+			return errEndless
+		}
+	}
+	r.at = at
+	return nil
+}
+
+func (s *Service[K]) advance(c *clock, w sweep) error {
+	start := s.seq
+	w.at = element.MinTime
 	for {
 		e, b, err := c.index.first()
 		if err != nil {
 			s.d.Fail(err)
 			return s.d.Err()
 		}
-		if e == nil || e.at > t {
+		if e == nil || e.at > w.until {
 			break
 		}
 		at, seq := e.at, e.seq()
@@ -186,6 +237,9 @@ func (s *Service[K]) advance(c *clock, t element.Time, stopped func() error) err
 		if err := s.d.SeekEncoded(key[1:]); err != nil {
 			return err
 		}
+		if w.only > 0 && seq >= w.only {
+			continue
+		}
 		x := s.timers[key[0]]
 		due, again := x.due(at, seq)
 		switch {
@@ -194,10 +248,13 @@ func (s *Service[K]) advance(c *clock, t element.Time, stopped func() error) err
 		case !due:
 			c.stale = max(c.stale-1, 0)
 		default:
+			if err := w.fired(at, seq > start); err != nil {
+				return err
+			}
 			if err := x.fire(at); err != nil {
 				return err
 			}
-			if err := stopped(); err != nil {
+			if err := w.stopped(); err != nil {
 				return err
 			}
 		}

@@ -27,8 +27,10 @@ type Node struct {
 	// Stored: the outlet keeps what it gets until it is finished.
 	Stored bool
 
-	hides    int    // nodes behind a Holder, which it keeps events from
-	receiver string // of Operator's methods, as Blame sees them on the stack
+	hides    int          // nodes behind a Holder, which it keeps events from
+	relay    Relay        // nil: it is none
+	passed   element.Time // the last watermark that it has passed on
+	receiver string       // of Operator's methods, as Blame sees them on the stack
 }
 
 // Outlet is the writing end of an edge, erased. Records go through its Push.
@@ -67,6 +69,9 @@ type Chain struct {
 	// active is the node that handles an event; -1: none, a record is in flight.
 	active int
 	event  element.Event // that it handles
+	// keepers are the nodes with tables.
+	keepers  []int
+	limiters []Limiter
 }
 
 // New makes a chain of nodes in pre-order. root is the index of its source, or -1.
@@ -74,12 +79,14 @@ func New(ctx context.Context, cur *Cursor, nodes []Node, root int) *Chain {
 	c := &Chain{ctx: ctx, cur: cur, nodes: nodes, root: root, active: -1}
 	var stored []Outlet
 	for i := range nodes {
-		switch n := &nodes[i]; {
+		n := &nodes[i]
+		if n.Runtime != nil && len(n.Runtime.tables) > 0 {
+			c.keepers = append(c.keepers, i)
+		}
+		switch {
 		case n.Outlet == nil:
 			n.receiver = receiver(n.Operator)
-			if _, ok := n.Operator.(Holder); ok {
-				n.hides = n.Size - 1
-			}
+			c.lead(i, n)
 		case n.Stored:
 			stored = append(stored, n.Outlet)
 		default:
@@ -88,6 +95,20 @@ func New(ctx context.Context, cur *Cursor, nodes []Node, root int) *Chain {
 	}
 	c.outlets = append(c.outlets, stored...)
 	return c
+}
+
+// lead takes up what the operator of node i wants to do for those behind it.
+func (c *Chain) lead(i int, n *Node) {
+	if l, ok := n.Operator.(Limiter); ok {
+		c.limiters = append(c.limiters, l)
+	}
+	if _, ok := n.Operator.(Holder); ok {
+		n.hides = n.Size - 1
+	}
+	if r, ok := n.Operator.(Relay); ok {
+		n.relay, n.passed = r, element.MinTime
+		n.Runtime.OnPass(func(ev element.Event) error { return c.pass(i, ev) })
+	}
 }
 
 // Cursor is where the chain stands.
@@ -110,15 +131,30 @@ func (c *Chain) Control(ev element.Event) error {
 	if grows || ev.Kind == element.End {
 		c.cur.watermark = max(c.cur.watermark, ev.Time)
 	}
+	if err := c.walk(0, len(c.nodes), ev, grows); err != nil {
+		return err
+	}
+	c.active = -1
+	return nil
+}
+
+// walk passes an event to the nodes in [from, end), which are a tree or all that is behind a node.
+func (c *Chain) walk(from, end int, ev element.Event, grows bool) error {
 	c.event = ev
 	held := ev.Kind != element.End && ev.Kind != element.Barrier
-	for i := 0; i < len(c.nodes); {
+	for i := from; i < end; {
 		n := &c.nodes[i]
 		c.active = i
 		var err error
 		switch {
 		case n.Outlet != nil:
 			err = n.Outlet.Broadcast(ev)
+		case n.relay != nil && held:
+			if grows {
+				n.Runtime.Watermark = ev.Time
+			}
+			err = n.relay.OnEvent(ev)
+			c.event = ev
 		case grows:
 			err = n.advance(ev.Time)
 		case ev.Kind == element.End:
@@ -131,14 +167,16 @@ func (c *Chain) Control(ev element.Event) error {
 			i += n.hides
 		}
 	}
-	c.active = -1
 	return nil
 }
 
 // advance tells the operator of a watermark.
 func (n *Node) advance(t element.Time) error {
 	n.Runtime.Watermark = t
-	return n.Operator.OnWatermark(t)
+	if err := n.Operator.OnWatermark(t); err != nil {
+		return err
+	}
+	return n.Runtime.TableErr()
 }
 
 func (n *Node) finish(end element.Time) error {
@@ -193,16 +231,18 @@ func (c *Chain) occasion() string {
 	return ""
 }
 
-// OnTime calls the operators whose time has come, and returns the earliest time that another one waits for.
+// OnTime calls the operators that were notified and those whose time has come, and returns the earliest time that another one waits for.
 func (c *Chain) OnTime(now time.Time) (next time.Time, err error) {
+	if err := c.heard(); err != nil {
+		return next, err
+	}
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		if n.Runtime == nil || n.Runtime.wake.IsZero() {
 			continue
 		}
-		if w, ok := n.Operator.(Waker); ok && !n.Runtime.wake.After(now) {
+		if w, ok := n.Operator.(Waker); ok && n.Runtime.Due(now) {
 			c.active, c.event = i, element.Event{}
-			n.Runtime.wake = time.Time{}
 			if err := c.check(n, w.OnTime(now)); err != nil {
 				return next, err
 			}
@@ -275,6 +315,7 @@ func (c *Chain) CloseOperators() error {
 		if err := fault.Protect(n.Operator.Close); err != nil {
 			errs = append(errs, fmt.Errorf("close %s: %w", n.ID, err))
 		}
+		errs = append(errs, n.closeTables())
 	}
 	return errors.Join(errs...)
 }

@@ -25,6 +25,8 @@ type Head interface {
 	Close(err error) error
 	// Received is what was taken from the inputs.
 	Received() Received
+	// Clock tells which inputs hold the clock. Called between steps, by the loop.
+	Clock(c *taskpb.Clock)
 }
 
 // Progress is what a step has found.

@@ -3,11 +3,13 @@ package chain
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/spill"
+	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
@@ -22,10 +24,12 @@ type Cursor struct {
 
 	watermark element.Time // the last one that entered the chain
 	skipped   int64
+	letters   int64
+	counts    []*Count
 	fault     *fault.Fault
 	where     func() string // position of the record in flight; nil: unknown
 	alarm     func(time.Time)
-	skipLog   time.Time // of the last record that was reported as skipped
+	skipLog   time.Time // of the last record that was reported as skipped or rejected
 }
 
 // Counters are plain integers of the goroutine of the subtask. They are published once per batch.
@@ -71,15 +75,25 @@ type Runtime struct {
 	KeyGroups KeyGroups
 	// Batch is the operator's share of the memory for joins and sorts; zero unless jobpb.Operator.batch_memory asks for it.
 	Batch Batch
+	// State is what the operator's tables are made with.
+	State StateMemory
 	// Watermark is the last one that this operator was told, set before OnWatermark. It is not that of the chain: what an
 	// operator in front emits at a watermark comes before it.
 	Watermark element.Time
 
-	shared  any
-	ports   map[string][]any // side outputs: the pushes of their consumers
-	branch  int              // which consumer of several is at work
-	wake    time.Time        // of WakeAt; zero: none
-	prepare []connector.Committable
+	shared    any
+	ports     map[string][]any // side outputs: the pushes of their consumers
+	branch    int              // which consumer of several is at work
+	wake      time.Time        // of WakeAt; zero: none
+	prepare   []connector.Committable
+	notified  atomic.Bool               // OnNotify is due
+	tick      func()                    // rouses the loop; nil: nobody is there
+	pass      func(element.Event) error // of a Relay
+	tables    []state.Table             // that Keep was told of
+	derived   []state.Table             // that Derive was told of
+	bytes     int64                     // of them, as counted
+	clock     element.Time              // of Clock
+	clockRead bool                      // clock is of this batch
 }
 
 // NewCursor stands before the first record.
@@ -93,11 +107,12 @@ func (c *Cursor) Observe(where func() string, alarm func(time.Time)) { c.where, 
 type Totals struct {
 	Watermark element.Time // the last one that entered the chain
 	Skipped   int64        // records dropped by an error policy
+	Letters   int64        // records that have become dead letters
 }
 
 // Totals so far.
 func (c *Cursor) Totals() Totals {
-	return Totals{Watermark: c.watermark, Skipped: c.skipped}
+	return Totals{Watermark: c.watermark, Skipped: c.skipped, Letters: c.letters}
 }
 
 // NewRuntime is the surroundings of a single operator outside a Process, for harnesses: subtask 0 of 1, without side
@@ -153,12 +168,27 @@ func (rt *Runtime) Skip(err error) { rt.SkipAt(err, rt.position()) }
 // SkipAt is Skip for a record that never was in flight.
 func (rt *Runtime) SkipAt(err error, position string) {
 	rt.skipped++
+	if rt.tells() {
+		rt.Task.Log.Warn("record skipped", "error", err, "position", position, "skipped", rt.skipped)
+	}
+}
+
+// Letter reports a record that has become a dead letter, as SkipAt does.
+func (rt *Runtime) Letter(err error, position string) {
+	rt.letters++
+	if rt.tells() {
+		rt.Task.Log.Warn("record rejected", "error", err, "position", position, "letters", rt.letters)
+	}
+}
+
+// tells: a record that was dropped is to be logged.
+func (rt *Runtime) tells() bool {
 	now := rt.Now()
 	if now.Sub(rt.skipLog) < skipLogEvery {
-		return
+		return false
 	}
 	rt.skipLog = now
-	rt.Task.Log.Warn("record skipped", "error", err, "position", position, "skipped", rt.skipped)
+	return true
 }
 
 // position is the place of the record in flight, or of the event that is being handled.

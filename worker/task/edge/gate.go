@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/task/chain"
@@ -22,6 +23,10 @@ type Gate interface {
 	Unreadable() []stored.Name
 	// Received so far; its Records are the head's to count.
 	Received() chain.Received
+	// Newest is the largest watermark of any of its channels.
+	Newest() element.Time
+	// Clock tells which channel holds the clock.
+	Clock() *taskpb.InputClock
 	// Close gives it up; nil: it has ended.
 	Close(err error)
 }
@@ -131,6 +136,24 @@ func (g *gate[T]) Received() chain.Received {
 	return chain.Received{Bytes: s.Bytes}
 }
 
+func (g *gate[T]) Newest() element.Time { return g.marks.Newest() }
+
+func (g *gate[T]) Clock() *taskpb.InputClock {
+	c := &taskpb.InputClock{From: -1, Channels: int32(g.marks.Len())}
+	for i := range g.marks.Len() {
+		switch _, state := g.marks.At(i); state {
+		case mark.Idle:
+			c.IdleChannels++
+		case mark.Ended:
+			c.EndedChannels++
+		}
+	}
+	if i := g.marks.Holder(0); i >= 0 {
+		c.From = g.subtasks[i]
+	}
+	return c
+}
+
 func (g *gate[T]) Close(err error) { g.r.Close(err) }
 
 // NoChannels is the gate of an input that nobody writes to here: nothing will come.
@@ -149,4 +172,6 @@ func (g *closedGate) Step(int) (int, element.Event, bool, error) {
 func (g *closedGate) Position() string          { return "" }
 func (g *closedGate) Unreadable() []stored.Name { return nil }
 func (g *closedGate) Received() chain.Received  { return chain.Received{} }
+func (g *closedGate) Newest() element.Time      { return element.MinTime }
+func (g *closedGate) Clock() *taskpb.InputClock { return &taskpb.InputClock{From: -1} }
 func (g *closedGate) Close(error)               {}

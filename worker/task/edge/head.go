@@ -171,7 +171,29 @@ func (h *Head) event(i int, ev element.Event) (done bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	return out.Kind == element.End, h.chain.Control(out)
+	if out.Kind != element.End {
+		return false, h.chain.Control(out)
+	}
+	if out.Time == element.MaxTime {
+		if err := h.catchUp(); err != nil {
+			return false, err
+		}
+	}
+	return true, h.chain.Control(out)
+}
+
+// catchUp lets time come to the newest promise of any channel, before it ends. Each source comes to its newest record at its end;
+// the minimum of channels that end one after the other depends on which one is last, and what timers set for times of records
+// would.
+func (h *Head) catchUp() error {
+	newest := element.MinTime
+	for i := range h.inputs {
+		newest = max(newest, h.inputs[i].Gate.Newest())
+	}
+	if said, _ := h.marks.Said(); newest <= said {
+		return nil
+	}
+	return h.chain.Control(element.Event{Kind: element.Watermark, Time: newest})
 }
 
 func (h *Head) end(i int, at element.Time) error {
@@ -208,6 +230,27 @@ func (h *Head) Received() chain.Received {
 		r.Stored += g.Stored
 	}
 	return r
+}
+
+// Clock implements chain.Head.
+func (h *Head) Clock(c *taskpb.Clock) {
+	_, c.Idle = h.marks.Said()
+	for i := range h.inputs {
+		in := h.inputs[i].Gate.Clock()
+		at, state := h.marks.At(i)
+		in.WatermarkUs, in.State = int64(at), clockState(state)
+		c.Inputs = append(c.Inputs, in)
+	}
+}
+
+func clockState(s mark.State) taskpb.ClockState {
+	switch s {
+	case mark.Idle:
+		return taskpb.ClockState_CLOCK_IDLE
+	case mark.Ended:
+		return taskpb.ClockState_CLOCK_ENDED
+	}
+	return taskpb.ClockState_CLOCK_ACTIVE
 }
 
 // Close gives up every gate.

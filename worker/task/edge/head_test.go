@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/task/chain"
 )
@@ -40,6 +41,8 @@ func (s *script) Step(limit int) (int, element.Event, bool, error) {
 
 func (s *script) Position() string          { return "in " + s.name }
 func (s *script) Unreadable() []stored.Name { return s.lost }
+func (s *script) Newest() element.Time      { return element.MinTime }
+func (s *script) Clock() *taskpb.InputClock { return &taskpb.InputClock{From: -1} }
 func (s *script) Received() chain.Received  { return chain.Received{Bytes: 1, Stored: 10} }
 func (s *script) Close(error)               { *s.log = append(*s.log, "close "+s.name) }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/spill"
+	"github.com/sluiceio/sluice/worker/state"
 )
 
 // Codes of failures at run time (docs/errors.md has causes and fixes).
@@ -153,6 +154,8 @@ func Of(err error, code, operator string) *Fault {
 		if f.Code = e.Code; e.Fatal {
 			f.Kind = jobpb.FailureKind_FAILURE_FATAL
 		}
+	} else if e, ok := errors.AsType[*state.Error](err); ok {
+		f.Code = e.Code
 	} else if connector.IsFatal(err) {
 		f.Kind = jobpb.FailureKind_FAILURE_FATAL
 	}

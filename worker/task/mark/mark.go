@@ -26,15 +26,17 @@ type Merger struct {
 
 type input struct {
 	at    element.Time
-	state inputState
+	state State
 }
 
-type inputState uint8
+// State of an input.
+type State uint8
 
+// The states.
 const (
-	inputActive inputState = iota
-	inputIdle
-	inputEnded
+	Active State = iota // in the minimum
+	Idle                // out of it until it is woken or set
+	Ended               // out of it for ever
 )
 
 // New makes a merger of n active inputs that have promised nothing yet.
@@ -56,31 +58,31 @@ func (m *Merger) Add() {
 // Set takes the watermark t of input i, which becomes active. A time that falls is ignored.
 func (m *Merger) Set(i int, t element.Time) {
 	in := &m.ins[i]
-	if in.state == inputEnded {
+	if in.state == Ended {
 		return
 	}
-	if in.state == inputIdle || in.at <= m.min {
+	if in.state == Idle || in.at <= m.min {
 		m.stale = true
 	}
-	in.state = inputActive
+	in.state = Active
 	in.at = max(in.at, t)
 }
 
 // Wake makes input i active, and reports whether it was idle.
 func (m *Merger) Wake(i int) bool {
 	in := &m.ins[i]
-	if in.state != inputIdle {
+	if in.state != Idle {
 		return false
 	}
-	in.state = inputActive
+	in.state = Active
 	m.stale = true
 	return true
 }
 
 // Rest takes input i out of the minimum until it is woken or set.
 func (m *Merger) Rest(i int) {
-	if in := &m.ins[i]; in.state == inputActive {
-		in.state = inputIdle
+	if in := &m.ins[i]; in.state == Active {
+		in.state = Idle
 		m.stale = true
 	}
 }
@@ -88,10 +90,10 @@ func (m *Merger) Rest(i int) {
 // Finish takes input i out for ever; t is its last watermark.
 func (m *Merger) Finish(i int, t element.Time) {
 	in := &m.ins[i]
-	if in.state == inputEnded {
+	if in.state == Ended {
 		return
 	}
-	in.state = inputEnded
+	in.state = Ended
 	m.end = min(m.end, t)
 	m.stale = true
 	for k, l := range m.live {
@@ -121,7 +123,7 @@ func (m *Merger) Next() (element.Event, bool) {
 	}
 	least, active := element.MaxTime, false
 	for _, i := range m.live {
-		if in := &m.ins[i]; in.state == inputActive {
+		if in := &m.ins[i]; in.state == Active {
 			least, active = min(least, in.at), true
 		}
 	}
@@ -145,9 +147,43 @@ func (m *Merger) Next() (element.Event, bool) {
 func (m *Merger) Active() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for _, i := range m.live {
-			if m.ins[i].state == inputActive && !yield(int(i)) {
+			if m.ins[i].state == Active && !yield(int(i)) {
 				return
 			}
 		}
 	}
 }
+
+// Len is the number of inputs, the ended ones included.
+func (m *Merger) Len() int { return len(m.ins) }
+
+// At is the last watermark of input i, and its state.
+func (m *Merger) At(i int) (element.Time, State) { return m.ins[i].at, m.ins[i].state }
+
+// Holder is the input that holds the clock: of the active ones whose number is first or above, one with the lowest watermark,
+// and the first of those; -1: none is active.
+func (m *Merger) Holder(first int) int {
+	holder := -1
+	for _, i := range m.live {
+		i := int(i)
+		if i < first || m.ins[i].state != Active {
+			continue
+		}
+		if holder < 0 || m.ins[i].at < m.ins[holder].at || m.ins[i].at == m.ins[holder].at && i < holder {
+			holder = i
+		}
+	}
+	return holder
+}
+
+// Newest is the largest watermark that any input has had, whatever became of it.
+func (m *Merger) Newest() element.Time {
+	newest := element.MinTime
+	for i := range m.ins {
+		newest = max(newest, m.ins[i].at)
+	}
+	return newest
+}
+
+// Said is the last watermark that Next has returned, and whether idleness was said after it.
+func (m *Merger) Said() (at element.Time, idle bool) { return m.out, m.idle }

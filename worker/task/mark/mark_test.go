@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
-	"pgregory.net/rapid"
 
 	"github.com/sluiceio/sluice/flow/element"
 )
@@ -82,70 +81,4 @@ func eventText(ev element.Event) string {
 		return "end " + at
 	}
 	return "?"
-}
-
-// TestWatermarkIsTheMinimumOfActiveInputs compares the Merger with the definition, after any changes.
-func TestWatermarkIsTheMinimumOfActiveInputs(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 5).Draw(t, "inputs")
-		m := New(n)
-		type model struct {
-			at          element.Time
-			idle, ended bool
-		}
-		ins := make([]model, n)
-		for i := range ins {
-			ins[i].at = element.MinTime
-		}
-		said := element.MinTime
-		for range rapid.IntRange(0, 40).Draw(t, "changes") {
-			i := rapid.IntRange(0, n-1).Draw(t, "input")
-			in := &ins[i]
-			switch rapid.IntRange(0, 9).Draw(t, "change") {
-			case 0:
-				m.Rest(i)
-				in.idle = true
-			case 1:
-				m.Wake(i)
-				in.idle = false
-			case 2:
-				m.Finish(i, element.MaxTime)
-				in.ended = true
-			default:
-				at := element.Time(rapid.IntRange(0, 20).Draw(t, "time"))
-				m.Set(i, at)
-				if !in.ended {
-					in.at, in.idle = max(in.at, at), false
-				}
-			}
-			least, active, live := element.MaxTime, 0, 0
-			for _, in := range ins {
-				if !in.ended {
-					live++
-					if !in.idle {
-						active++
-						least = min(least, in.at)
-					}
-				}
-			}
-			ev, ok := m.Next()
-			switch {
-			case live == 0:
-				if ok && ev != (element.Event{Kind: element.End, Time: element.MaxTime}) {
-					t.Fatalf("all inputs have ended, said %v", ev)
-				}
-			case active == 0:
-				if ok && ev.Kind != element.Idle {
-					t.Fatalf("every input is idle, said %v", ev)
-				}
-			case least > said:
-				if !ok || ev != (element.Event{Kind: element.Watermark, Time: least}) {
-					t.Fatalf("the minimum is %d, said %v %v", least, ev, ok)
-				}
-				said = least
-			case ok && (ev.Kind != element.Watermark || ev.Time != said):
-				t.Fatalf("nothing moved, said %v", ev)
-			}
-		}
-	})
 }

@@ -383,3 +383,34 @@ func TestAReaderForWhomThereIsNothingIsIdle(t *testing.T) {
 		}
 	}
 }
+
+// promising is a reader that knows more of time than its records say.
+type promising struct{ numbersReader }
+
+func (r *promising) Poll(_ context.Context, out *connector.Records[int]) error {
+	out.Mark(0, 41)
+	return nil
+}
+
+func TestAPromiseOfTheReaderMovesTheClockWithoutARecord(t *testing.T) {
+	for _, o := range []Options[int]{{}, {Watermarks: WatermarksBounded}, {Watermarks: WatermarksPerRecord}} {
+		h, _ := driven(t, &numbers{endless: true}, o)
+		h.rd = &promising{}
+		if err := h.Assigned(&taskpb.AssignSplits{Splits: splitsFrom(0, 1)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Step(512); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.rt.Totals().Watermark; got != 41 {
+			t.Errorf("%+v: watermark %v", o, got)
+		}
+	}
+	h, _ := driven(t, &numbers{endless: true}, Options[int]{})
+	h.rd = &promising{}
+	h.have = 0
+	h.recs.Mark(3, 7)
+	if err := h.promised(time.Now()); err == nil {
+		t.Error("a promise for a split that does not exist")
+	}
+}

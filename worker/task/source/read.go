@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +12,19 @@ import (
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
+	"github.com/sluiceio/sluice/worker/task/reject"
 )
 
 // Step polls the reader and delivers what it has read.
 func (h *head[T]) Step(limit int) (chain.Progress, error) {
+	h.place()
 	if h.waiting() {
 		return chain.Progress{State: chain.Starved}, nil // what is wanted is asked for before the loop sleeps
+	}
+	if h.pace.member != nil && h.ahead() {
+		h.ear.close(h.rt.Now())
+		h.poll.emptyFrom = time.Time{} // it sleeps until it is woken, however long ago the last poll was
+		return chain.Progress{State: chain.Starved}, nil
 	}
 	h.renewPoll()
 	if h.mail.Pending() { // it came before the poll could be interrupted by it
@@ -26,9 +34,13 @@ func (h *head[T]) Step(limit int) (chain.Progress, error) {
 	h.recs.Max = limit
 	h.at = -1
 	from := h.rt.Now()
+	h.ear.open(from)
 	err := h.pollOnce()
 	now := h.rt.Now()
 	n := len(h.recs.Vals)
+	if n > 0 {
+		h.ear.close(now) // until the next poll, whatever takes so long meanwhile
+	}
 	p := chain.Progress{Records: n, Empty: n == 0}
 	if took := now.Sub(from); n == 0 || n < limit && took >= chain.StepTime {
 		p.Waited = took // a reader that has more at hand fills the batch, or does not take so long for less
@@ -45,17 +57,38 @@ func (h *head[T]) Step(limit int) (chain.Progress, error) {
 	if err := h.deliver(now, eof); err != nil {
 		return p, err
 	}
+	h.place()
 	if h.dry && h.noMore {
+		h.leave()
 		p.State = chain.Ended
+		if err := h.catchUp(); err != nil {
+			return p, err
+		}
 		return p, h.chain.Control(element.Event{Kind: element.End, Time: element.MaxTime})
 	}
 	return p, nil
 }
 
+// catchUp lets time come to the newest record before it ends: where it stood before is for batches and the clock to say.
+func (h *head[T]) catchUp() error {
+	newest := h.marks.Newest()
+	for _, t := range h.newest {
+		newest = max(newest, min(t, lastPromise))
+	}
+	if said, _ := h.marks.Said(); newest <= said {
+		return nil
+	}
+	return h.chain.Control(element.Event{Kind: element.Watermark, Time: newest})
+}
+
+// lastPromise is the largest watermark that does not end time: element.MaxTime is said by the end of the input alone.
+const lastPromise = element.MaxTime - 1
+
 // waiting: there is nothing to poll, or not yet.
 func (h *head[T]) waiting() bool {
 	if h.gate != nil {
 		if !h.gate() {
+			h.ear.close(h.rt.Now())
 			return true
 		}
 		h.gate = nil
@@ -69,10 +102,29 @@ func (h *head[T]) pollOnce() error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
+	if h.opts.OnError.Retries > 0 && h.poll.ctx.Err() == nil {
+		err = h.pollAgain(err)
+		if err == nil || errors.Is(err, io.EOF) {
+			return err
+		}
+	}
 	if h.poll.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(h.poll.ctx))) {
 		return h.rt.Ctx.Err()
 	}
 	return fault.Of(fmt.Errorf("poll: %w", err), fault.CodeSource, h.rt.Task.Operator)
+}
+
+// pollAgain polls as often as the error policy says. What the reader has added before it failed stays.
+func (h *head[T]) pollAgain(err error) error {
+	var end error
+	err = h.opts.OnError.Again(h.rt, err, func() error {
+		err := h.rd.Poll(h.poll.ctx, &h.recs)
+		if errors.Is(err, io.EOF) || err != nil && h.poll.ctx.Err() != nil {
+			end, err = err, nil // no failure
+		}
+		return err
+	})
+	return cmp.Or(err, end)
 }
 
 // renewPoll replaces the context of polls after a letter has ended it.
@@ -93,6 +145,7 @@ func (h *head[T]) deliver(now time.Time, eof bool) error {
 			return err
 		}
 		h.stamp(now)
+		h.place() // before consumers can keep it waiting
 		if h.perRecord {
 			if err := h.pushMarked(); err != nil {
 				return err
@@ -106,11 +159,29 @@ func (h *head[T]) deliver(now time.Time, eof bool) error {
 			return err
 		}
 	}
+	if err := h.promised(now); err != nil {
+		return err
+	}
 	if len(h.recs.Done) > 0 || eof {
 		return h.finish(now, eof)
 	}
 	if now.Sub(h.marked) < MarkEvery && !h.dry {
 		return nil
+	}
+	h.marked = now
+	return h.say()
+}
+
+// promised takes over what the source itself has promised.
+func (h *head[T]) promised(now time.Time) error {
+	if len(h.recs.Marks) == 0 {
+		return nil
+	}
+	for _, m := range h.recs.Marks {
+		if m.Split < 0 || int(m.Split) >= h.have {
+			return fmt.Errorf("the reader promised a time for split %d of %d", m.Split, h.have)
+		}
+		h.marks.Set(1+int(m.Split), min(m.At, lastPromise))
 	}
 	h.marked = now
 	return h.say()
@@ -149,7 +220,7 @@ func (h *head[T]) finish(now time.Time, eof bool) error {
 
 // wake takes splits that were idle and have records into the minimum, and says so before these come.
 func (h *head[T]) wake() error {
-	if h.active == nil { // splits are never idle
+	if !h.idles() {
 		return nil
 	}
 	woken := false
@@ -191,18 +262,24 @@ func (h *head[T]) observe(now time.Time) {
 		newest := h.newest[s]
 		for ; i < len(times) && splits[i] == s; i++ {
 			newest = max(newest, times[i])
+			if h.gens != nil {
+				h.at = i
+				h.gens[s].OnRecord(h.recs.Vals[i], times[i])
+			}
 		}
 		h.promise(s, newest)
-		if h.active != nil {
-			h.active[s] = now
-		}
+		h.since[s], h.last[s] = h.ear.now(now), now
 	}
 }
 
-// promise sets the watermark of split s after a record of time t: none at or below t less the allowed disorder
-// follows. Times are whole microseconds.
+// promise sets the watermark of split s after a record of time t: what its generator says, or that none at or below t less
+// the allowed disorder follows. Times are whole microseconds.
 func (h *head[T]) promise(s connector.SplitIndex, t element.Time) {
 	h.newest[s] = max(h.newest[s], t)
+	if h.gens != nil {
+		h.marks.Set(1+int(s), min(h.gens[s].Watermark(), lastPromise))
+		return
+	}
 	w := h.newest[s]
 	if d := element.Time(h.opts.OutOfOrder.Microseconds()) + 1; w >= element.MinTime+d {
 		h.marks.Set(1+int(s), w-d)
@@ -222,19 +299,17 @@ func (h *head[T]) pushAll() {
 
 // pushMarked is pushAll with a watermark after each record that moves it.
 func (h *head[T]) pushMarked() error {
-	now := time.Time{}
-	if h.active != nil {
-		now = h.rt.Now()
-	}
+	now := h.rt.Now()
 	for i, v := range h.recs.Vals {
 		h.at = i
 		h.rt.At = h.recs.Times[i]
-		h.push(v)
 		s := h.recs.Splits[i]
-		h.promise(s, h.recs.Times[i])
-		if h.active != nil {
-			h.active[s] = now
+		if h.gens != nil {
+			h.gens[s].OnRecord(v, h.rt.At)
 		}
+		h.push(v)
+		h.promise(s, h.recs.Times[i])
+		h.since[s], h.last[s] = h.ear.now(now), now
 		if err := h.say(); err != nil {
 			return err
 		}
@@ -253,9 +328,9 @@ func (h *head[T]) say() error {
 func (h *head[T]) recordError(e *connector.RecordError) error {
 	err := fmt.Errorf("record cannot be read: %w", e.Err)
 	position := h.describe(e.Split, e.Pos)
-	if h.opts.OnError == SkipOnError && !connector.IsFatal(err) {
-		h.rt.SkipAt(err, position)
-		return nil
+	if h.opts.OnError.Action != reject.Fail && !connector.IsFatal(err) {
+		h.failed(e.Raw, err, position)
+		return h.rt.Err()
 	}
 	f := *fault.Of(err, fault.CodeRecord, h.rt.Task.Operator)
 	f.Position = position
@@ -285,6 +360,7 @@ func (h *head[T]) Received() chain.Received { return chain.Received{Records: h.c
 
 // Close closes the reader.
 func (h *head[T]) Close(error) error {
+	h.leave()
 	h.mail.OnLetter(nil)
 	if h.poll.cancel != nil {
 		h.poll.cancel()

@@ -7,20 +7,12 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/task/align"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/mail"
 	"github.com/sluiceio/sluice/worker/task/mark"
-)
-
-// ErrorPolicy says what becomes of a record that cannot be processed.
-type ErrorPolicy uint8
-
-const (
-	// FailOnError ends the attempt.
-	FailOnError ErrorPolicy = iota
-	// SkipOnError drops the record and counts it.
-	SkipOnError
+	"github.com/sluiceio/sluice/worker/task/reject"
 )
 
 // TimeOrigin says where the event time of a record comes from when there is no extractor.
@@ -37,7 +29,7 @@ const (
 type Watermarks uint8
 
 const (
-	// WatermarksAuto is WatermarksBounded with an EventTime extractor, and WatermarksNone without.
+	// WatermarksAuto is WatermarksBounded with an EventTime extractor or a Generator, and WatermarksNone without.
 	WatermarksAuto Watermarks = iota
 	// WatermarksNone makes none: the source is idle for event time.
 	WatermarksNone
@@ -54,13 +46,28 @@ type Options[T any] struct {
 	Times     TimeOrigin
 	// Watermarks are per split and merged by the rule for channels.
 	Watermarks Watermarks
+	// Generator makes the generator of one split, which says what its records promise; nil: the largest time less OutOfOrder.
+	// It is asked as Watermarks says: once per batch, or after each record.
+	Generator func() Generator[T]
 	// OutOfOrder is how far behind the largest time of its split a record may be without being late.
 	OutOfOrder time.Duration
 	// IdleAfter takes a split that has had no record for so long out of the minimum; 0: never. A bounded source is
 	// never idle, it only has not ended yet.
 	IdleAfter time.Duration
-	// OnError decides about records that the source could not decode.
-	OnError ErrorPolicy
+	// Group is the alignment group that the splits belong to: one that is more than MaxDrift ahead of the group waits. Empty: none.
+	Group    string
+	MaxDrift time.Duration
+	// OnError decides about records that the source could not decode. Its retries are for polls that fail.
+	OnError reject.Policy
+}
+
+// Generator makes the watermarks of one split, on the goroutine of its subtask.
+type Generator[T any] interface {
+	// OnRecord is told of each record, before it goes on.
+	OnRecord(v T, at element.Time)
+	// Watermark promises that no record of the split with a time at or below it follows those that OnRecord was told of. A
+	// time below an earlier one counts for nothing; element.MinTime promises nothing.
+	Watermark() element.Time
 }
 
 // Source is a connector's source, erased.
@@ -93,6 +100,8 @@ type Config struct {
 	Request func(Request)
 	// Gate is open when the source may emit; nil: it always may. Whoever opens it wakes the mailbox.
 	Gate func() bool
+	// Groups are the alignment groups of the process.
+	Groups *align.Groups
 }
 
 // Request says what a reader has: Have splits, of which Read are read to their end. It wants those beyond.
@@ -122,13 +131,17 @@ func (s *source[T]) Open(c Config) (_ chain.Head, err error) {
 	if err != nil {
 		return nil, err
 	}
+	failed, err := reject.Raw(c.Runtime, s.opts.OnError)
+	if err != nil {
+		return nil, err
+	}
 	rd, err := s.src.OpenReader(c.Runtime.Ctx, c.Runtime.Task)
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
 	h := &head[T]{
 		rt: c.Runtime, chain: c.Chain, mail: c.Mail, request: c.Request, gate: c.Gate,
-		rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: mark.New(1), phases: 1, past: element.MinTime,
+		rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: mark.New(1), phases: 1, past: element.MinTime, failed: failed,
 	}
 	if p, ok := any(s.src).(phasedSource); ok {
 		h.phases = max(1, p.Phases())
@@ -137,13 +150,14 @@ func (s *source[T]) Open(c Config) (_ chain.Head, err error) {
 	case WatermarksBounded:
 		h.marking = true
 	case WatermarksAuto:
-		h.marking = s.opts.EventTime != nil
+		h.marking = s.opts.EventTime != nil || s.opts.Generator != nil
 	case WatermarksPerRecord:
 		h.marking, h.perRecord = true, true
 	}
 	if !h.marking {
 		h.silence()
 	}
+	h.together(c.Groups)
 	return h, nil
 }
 
@@ -180,6 +194,7 @@ type head[T any] struct {
 
 	rd        connector.Reader[T]
 	opts      Options[T]
+	failed    reject.Failed[[]byte]
 	push      chain.Push[T]
 	bounded   bool
 	marking   bool // makes watermarks
@@ -208,7 +223,12 @@ type head[T any] struct {
 	given    time.Time      // of the last answer
 	marks    *mark.Merger   // over unassigned and, one further, each split
 	newest   []element.Time // by split: largest time seen
-	active   []time.Time    // by split: of the last record; only with IdleAfter
-	start    time.Time      // when it began to wait for its first split
-	marked   time.Time      // of the last watermark
+	gens     []Generator[T] // by split; nil: there are none
+	ids      []string       // by split
+	since    []time.Time    // by split: of the last record, and until there is one when it was given, by the ear; only if marking
+	last     []time.Time    // by split: of the last record; zero: it has had none; only if marking
+	start    time.Time      // when it began to wait for its first split, by the ear
+	ear      ear
+	pace     pace
+	marked   time.Time // of the last watermark
 }

@@ -38,6 +38,7 @@ func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
 	}
 	for _, s := range fresh {
 		h.add(s.Phase, now)
+		h.ids = append(h.ids, s.Id)
 	}
 	switch {
 	case a.End:
@@ -86,8 +87,11 @@ func (h *head[T]) add(phase int32, now time.Time) {
 	h.have++
 	h.marks.Add()
 	h.newest = append(h.newest, element.MinTime)
-	if h.idles() {
-		h.active = append(h.active, now)
+	if h.opts.Generator != nil {
+		h.gens = append(h.gens, h.opts.Generator())
+	}
+	if h.marking {
+		h.since, h.last, h.pace.held = append(h.since, h.ear.now(now)), append(h.last, time.Time{}), append(h.pace.held, false)
 	}
 	if newest > element.MinTime {
 		h.promise(connector.SplitIndex(h.have-1), newest)
@@ -147,19 +151,23 @@ func (h *head[T]) OnTime(now time.Time) (next time.Time, err error) {
 }
 
 // restIdle takes the inputs of the merger that have been silent for IdleAfter out of the minimum, and returns when the
-// next one will be.
+// next one will be. What nobody listens to is not silent.
 func (h *head[T]) restIdle(now time.Time) (next time.Time) {
+	heard := h.ear.now(now)
 	if h.start.IsZero() {
-		h.start = now
+		h.start = heard
 	}
 	for i := range h.marks.Active() {
 		since := h.start
 		if i != unassigned {
-			since = h.active[i-1]
+			if h.pace.held[i-1] {
+				continue
+			}
+			since = h.since[i-1]
 		}
 		due := since.Add(h.opts.IdleAfter)
-		if due.After(now) {
-			next = chain.Earlier(next, due)
+		if due.After(heard) {
+			next = chain.Earlier(next, now.Add(due.Sub(heard)))
 			continue
 		}
 		h.marks.Rest(i)

@@ -32,6 +32,7 @@ type fake struct {
 	plan      func(*apipb.PlanRequest) (*apipb.PlanResponse, error)
 	list      func(context.Context, *apipb.ListRequest) (*apipb.ListResponse, error)
 	status    func(*apipb.StatusRequest) (*apipb.StatusResponse, error)
+	marks     func(*apipb.WatermarksRequest) (*apipb.WatermarksResponse, error)
 	wait      func(context.Context, *apipb.WaitRequest) (*apipb.StatusResponse, error)
 	cancel    func(*apipb.CancelRequest) (*apipb.CancelResponse, error)
 	events    func(*apipb.EventsRequest, grpc.ServerStreamingServer[jobpb.Event]) error
@@ -58,6 +59,9 @@ func (f *fake) List(ctx context.Context, r *apipb.ListRequest) (*apipb.ListRespo
 }
 func (f *fake) Status(_ context.Context, r *apipb.StatusRequest) (*apipb.StatusResponse, error) {
 	return f.status(r)
+}
+func (f *fake) Watermarks(_ context.Context, r *apipb.WatermarksRequest) (*apipb.WatermarksResponse, error) {
+	return f.marks(r)
 }
 func (f *fake) Wait(ctx context.Context, r *apipb.WaitRequest) (*apipb.StatusResponse, error) {
 	if f.wait == nil { // a job that runs at once and for ever

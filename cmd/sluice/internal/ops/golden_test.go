@@ -37,7 +37,7 @@ func golden(t *testing.T, name, text string) {
 
 // answered reads what a real cluster has answered with -o json: two of the example's queries over the 200,000 flights, one
 // that meets two worlds and one whose join did not fit its memory.
-func answered(t *testing.T, name string, into proto.Message) string {
+func answered(t *testing.T, name string, into proto.Message) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", "golden", name))
 	if err != nil {
@@ -46,7 +46,6 @@ func answered(t *testing.T, name string, into proto.Message) string {
 	if err := protojson.Unmarshal(raw, into); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	return string(raw)
 }
 
 // TestAnswersLookAsTheyShould pins both forms of plan and status: JSON is a contract, tables are what people read.
@@ -54,7 +53,8 @@ func TestAnswersLookAsTheyShould(t *testing.T) {
 	for _, query := range []string{"f5", "f8"} {
 		t.Run(query, func(t *testing.T) {
 			plan, status := &apipb.PlanResponse{}, &apipb.StatusResponse{}
-			planJSON, statusJSON := answered(t, query+".plan.json", plan), answered(t, query+".status.json", status)
+			answered(t, query+".plan.json", plan)
+			answered(t, query+".status.json", status)
 			r := newRig(t, &fake{
 				plan:   func(*apipb.PlanRequest) (*apipb.PlanResponse, error) { return plan, nil },
 				status: func(*apipb.StatusRequest) (*apipb.StatusResponse, error) { return status, nil },
@@ -75,12 +75,8 @@ func TestAnswersLookAsTheyShould(t *testing.T) {
 			golden(t, query+".status.txt", show(showStatus(Summary)))
 			golden(t, query+".subtasks.txt", show(showStatus(Subtasks)))
 			r.Format = JSON
-			if d := cmp.Diff(planJSON, show(showPlan)); d != "" {
-				t.Errorf("the plan in JSON (-want +got)\n%s", d)
-			}
-			if d := cmp.Diff(statusJSON, show(showStatus(Summary))); d != "" {
-				t.Errorf("the status in JSON (-want +got)\n%s", d)
-			}
+			golden(t, query+".plan.json", show(showPlan))
+			golden(t, query+".status.json", show(showStatus(Summary)))
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -40,11 +41,19 @@ func List(ctx context.Context, s *Session, o ListOptions) error {
 	return s.print(resp, func(w *tabwriter.Writer) {
 		row(w, "JOB", "STATUS", "SUBTASKS", "RESTARTS", "CREATED", "RAN", "MESSAGE")
 		for _, j := range resp.Jobs {
-			row(w, j.Id, enum(j.Status), fmt.Sprintf("%d/%d", j.Running, j.Subtasks), j.Restarts,
+			row(w, j.Id, enum(j.Status), subtasks(j), j.Restarts,
 				clock(j.CreatedUs), ran(j.StartedUs, j.EndedUs, s.Now()), summaryMessage(j))
 		}
 		note(w, resp.Read)
 	})
+}
+
+// subtasks are how many of them run, of how many; of a job that has ended only the latter.
+func subtasks(j *apipb.JobSummary) string {
+	if terminal(j.Status) {
+		return strconv.Itoa(int(j.Subtasks))
+	}
+	return fmt.Sprintf("%d/%d", j.Running, j.Subtasks)
 }
 
 // messageWidth is how much of a job's message a table of jobs shows, in characters.

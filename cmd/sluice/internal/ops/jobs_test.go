@@ -145,9 +145,9 @@ func TestListTableSaysWhenItIsStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `JOB  STATUS    SUBTASKS  RESTARTS  CREATED                   RAN  MESSAGE
-a-1  FINISHED  0/4       0         2026-01-02T03:03:05.000Z  44s  -
+a-1  FINISHED  4         0         2026-01-02T03:03:05.000Z  44s  -
 b-2  WAITING   0/2       0         2026-01-02T03:04:03.500Z  -    2 of 4 slots are free
-c-3  FAILED    0/0       0         2026-01-02T03:04:04.000Z  -    E053: no file matches ` + strings.Repeat("é", 77) + `…
+c-3  FAILED    0         0         2026-01-02T03:04:04.000Z  -    E053: no file matches ` + strings.Repeat("é", 77) + `…
 
 (stale: no leader for 12s; last applied 48211, as seen by 01234567)
 `

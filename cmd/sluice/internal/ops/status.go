@@ -110,6 +110,7 @@ type totals struct {
 	spilledBytes              int64
 	spilledRecords            int64
 	spillFiles, spillDepth    int64
+	late, skipped, letters    int64
 	states                    map[jobpb.SubtaskState]int
 }
 
@@ -145,6 +146,9 @@ func (t *totals) add(c *taskpb.Counters) {
 	t.spilledBytes += c.SpilledBytes
 	t.spilledRecords += c.SpilledRecords
 	t.spillFiles += c.SpillFiles
+	t.late += c.Late
+	t.skipped += c.ErrorsSkipped
+	t.letters += c.DeadLetters
 	t.spillDepth = max(t.spillDepth, int64(c.SpillDepth))
 }
 
@@ -167,6 +171,8 @@ func statusTable(w *tabwriter.Writer, s *Session, j *apipb.StatusResponse, befor
 			chainTable(w, s, j, before)
 		}
 		spillTable(w, j)
+		droppedTable(w, j)
+		userTable(w, j)
 	}
 	regionTable(w, j)
 	edgeTable(w, j)
@@ -191,6 +197,9 @@ func endTables(w *tabwriter.Writer, j *apipb.StatusResponse) {
 	}
 	if j.Failure != nil {
 		failureLines(w, "failure", j.Failure)
+	}
+	if n := jobpb.SameRecord(j.Failures); n > 0 {
+		_, _ = fmt.Fprintf(w, "it fails at the same record on every attempt (%d so far)\n", n)
 	}
 	note(w, j.Read)
 }

@@ -27,6 +27,47 @@ func spillTable(w *tabwriter.Writer, j *apipb.StatusResponse) {
 	}
 }
 
+// droppedTable shows records that did not get through; nothing if all did.
+func droppedTable(w *tabwriter.Writer, j *apipb.StatusResponse) {
+	now, begun := chainCounters(j), false
+	for _, t := range heads(j) {
+		c := now[t.Chain]
+		if c.late == 0 && c.skipped == 0 && c.letters == 0 {
+			continue
+		}
+		if !begun {
+			_, _ = fmt.Fprintln(w) // a buffer, like below
+			row(w, "DROPPED", "LATE", "SKIPPED", "DEAD LETTERS")
+			begun = true
+		}
+		row(w, t.Operator, amount(c.late), amount(c.skipped), amount(c.letters))
+	}
+}
+
+// userTable shows what the operators count themselves, over all subtasks.
+func userTable(w *tabwriter.Writer, j *apipb.StatusResponse) {
+	type count struct{ operator, name string }
+	sums := map[count]int64{}
+	var all []count
+	for _, t := range j.Subtasks {
+		for _, u := range t.Counters.GetUser() {
+			c := count{u.Operator, u.Name}
+			if _, known := sums[c]; !known {
+				all = append(all, c)
+			}
+			sums[c] += u.Value
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w) // a buffer, like below
+	row(w, "OPERATOR", "COUNTER", "VALUE")
+	for _, c := range all {
+		row(w, c.operator, c.name, sums[c])
+	}
+}
+
 // heads are the first subtasks of the chains.
 func heads(j *apipb.StatusResponse) (first []*apipb.SubtaskStatus) {
 	seen := map[int32]bool{}

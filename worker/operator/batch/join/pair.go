@@ -26,7 +26,7 @@ func (p *pass[K, B, P, Out]) again(s streams) error {
 	case p.sorts(s):
 		return newMerger(p.core, p.builds, s.build, p.probes, s.probe).run()
 	case s.probe.Raw < s.build.Raw/2:
-		return next(p.reversed(), p.level+1, p.probes, s.probe, p.builds, s.build)
+		return next(reversed(p.core), p.level+1, p.probes, s.probe, p.builds, s.build)
 	}
 	return next(p.core, p.level+1, p.builds, s.build, p.probes, s.probe)
 }
@@ -57,8 +57,9 @@ func next[K comparable, B, P, Out any](c *core[K, B, P, Out], level int, bf *spi
 	return p.finish()
 }
 
-// reversed is the join with the roles of its sides exchanged: of a pair on disk the sizes are known.
-func (c *core[K, B, P, Out]) reversed() *core[K, P, B, Out] {
+// reversed is the join with the roles of its sides exchanged: of a pair on disk the sizes are known. As a method it would be
+// compiled for every type that embeds a core.
+func reversed[K comparable, B, P, Out any](c *core[K, B, P, Out]) *core[K, P, B, Out] {
 	match := c.match
 	return &core[K, P, B, Out]{
 		spec: spec[K, P, B, Out]{
