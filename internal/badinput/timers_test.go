@@ -138,8 +138,8 @@ func TestATimerByTheClockThatIsAlwaysDueLeavesTimeForRecords(t *testing.T) {
 		}, flowtest.Setting("mode", "streaming"))
 		j.Push("visits", visit{1, 1}, 1)
 		j.Advance(50 * time.Millisecond)
-		if got := j.Collect[string]("out"); len(got) < 10 || len(got) > 60 || got[0] != "record" {
-			t.Errorf("%d results: %q", len(got), got[:min(3, len(got))])
+		if got := j.Collect[string]("out"); len(got) < 10 || len(got) > 60 || !slices.Contains(got, "record") {
+			t.Errorf("%d results: %q", len(got), got) // in any order: there are several subtasks of the sink
 		}
 		j.Push("visits", visit{1, 2}, 2)
 		j.Settle()

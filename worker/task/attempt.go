@@ -80,11 +80,25 @@ func (a *attempt) run(parent context.Context) error {
 	a.older = nil
 	var err error
 	if ctx.Err() == nil {
-		err = a.work(ctx)
+		err = a.own(a.work(ctx))
 	}
 	a.proc.end(a, err)
 	close(a.done)
 	return nil
+}
+
+// own is the failure of an attempt itself. When a region stops, its attempts hear of it one after the other, and the end of one is
+// the loss of a channel to the next, that would have heard of it a moment later.
+func (a *attempt) own(err error) error {
+	if err == nil || fault.Of(err, fault.CodeUser, "").Code != fault.CodePeer {
+		return err
+	}
+	a.proc.mu.Lock()
+	defer a.proc.mu.Unlock()
+	if a.cause != nil {
+		return nil
+	}
+	return err
 }
 
 // work runs the loop of the subtask and its enumerators, and waits for both.

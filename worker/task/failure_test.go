@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task/fault"
 )
 
@@ -369,3 +371,21 @@ func TestBaseRefusesStateThatNobodyReads(t *testing.T) {
 }
 
 var _ connector.Sink[int] = (*collected[int])(nil)
+
+// TestTheEndOfItsPeersIsNoFailureOfAnAttemptThatHasToStop protects a cancelled region from being reported as one that has lost
+// something.
+func TestTheEndOfItsPeersIsNoFailureOfAnAttemptThatHasToStop(t *testing.T) {
+	peer := fmt.Errorf("sum: %w", &shuffle.LossError{Reason: shuffle.Failed, Cause: context.Canceled})
+	a := &attempt{proc: &Process{}}
+	if err := a.own(peer); !errors.Is(err, peer) {
+		t.Errorf("nobody has told it to stop: %v", err)
+	}
+	a.cause = errCancelled
+	if err := a.own(peer); err != nil {
+		t.Errorf("it was told to stop, and so was its peer: %v", err)
+	}
+	user := errors.New("division by zero")
+	if err := a.own(user); !errors.Is(err, user) {
+		t.Errorf("its own failure: %v", err)
+	}
+}

@@ -110,6 +110,7 @@ func TestWindowsSurviveRestoresRewindsAndLackOfMemory(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			rapid.Check(t, func(rt *rapid.T) {
 				lateness := rapid.SampledFrom([]int64{0, 15}).Draw(rt, "lateness_us")
 				by := rapid.SampledFrom([]window.Timing{window.ByEvent, window.ByClock}).Draw(rt, "timing")
