@@ -192,7 +192,8 @@ type sweep struct {
 
 // round counts what a sweep fires, to notice that there is no end to it.
 type round struct {
-	at     element.Time // of the last one
+	at     element.Time // the time that the sweep has come to
+	seq    uint64       // the last setting when it came there
 	before int          // set before the sweep
 	again  int          // set meanwhile, for a time that the sweep had come to
 }
@@ -203,17 +204,20 @@ const againFrom, againPer = 1000, 100
 
 var errEndless = errors.New("timers set each other for a time that has come, again and again: there would be no end to it")
 
-// fired counts a timer, that was set before the sweep or meanwhile.
-func (r *round) fired(at element.Time, meanwhile bool) error {
+// fired counts the timer of the setting seq; last is the last setting so far. A setting counts against the sweep only if it was
+// made after the sweep had come to its time: many keys may set timers for one later time, and none of them is a round.
+func (r *round) fired(at element.Time, seq, last uint64, meanwhile bool) error {
 	switch {
 	case !meanwhile:
 		r.before++
-	case at <= r.at:
+	case at <= r.at && seq > r.seq:
 		if r.again++; r.again > againFrom+againPer*r.before {
 			return errEndless
 		}
 	}
-	r.at = at
+	if at > r.at {
+		r.at, r.seq = at, last
+	}
 	return nil
 }
 
@@ -248,7 +252,7 @@ func (s *Service[K]) advance(c *clock, w sweep) error {
 		case !due:
 			c.stale = max(c.stale-1, 0)
 		default:
-			if err := w.fired(at, seq > start); err != nil {
+			if err := w.fired(at, seq, s.seq, seq > start); err != nil {
 				return err
 			}
 			if err := x.fire(at); err != nil {

@@ -400,6 +400,28 @@ func TestManyTimersFireInOrder(t *testing.T) {
 	}
 }
 
+// Many keys that go from one time to the next together, as sessions of a stored input do in the sweep at its end, make no round.
+func TestTimersOfManyKeysMayShareEachOfManyTimes(t *testing.T) {
+	const keys, times = 20, 1000
+	o := newOperator(nil)
+	o.again = func(_ string, at element.Time) {
+		if at < times {
+			o.idle.Set(at + 1)
+		}
+	}
+	for k := range keys {
+		key := fmt.Sprint(k)
+		o.d.Seek(key, o.d.Hash(key))
+		o.idle.Set(1)
+	}
+	if err := o.s.AdvanceEvents(element.MaxTime, func() error { return nil }); err != nil || len(o.calls) != keys*times {
+		t.Errorf("%d calls: %v", len(o.calls), err)
+	}
+	if err := o.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Zero, the far past and the end of all times are times like any other.
 func TestTimersOfAllTimes(t *testing.T) {
 	o := newOperator(nil)
