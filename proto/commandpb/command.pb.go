@@ -111,6 +111,13 @@ type Command struct {
 	//	*Command_AssignSplits
 	//	*Command_ReleasePartitions
 	//	*Command_ReleaseSlots
+	//	*Command_StartCheckpoint
+	//	*Command_CompleteCheckpoint
+	//	*Command_AbortCheckpoint
+	//	*Command_PlaceObjects
+	//	*Command_DeleteObjects
+	//	*Command_ForgetObjects
+	//	*Command_RequestSavepoint
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -424,6 +431,69 @@ func (x *Command) GetReleaseSlots() *ReleaseSlots {
 	return nil
 }
 
+func (x *Command) GetStartCheckpoint() *StartCheckpoint {
+	if x != nil {
+		if x, ok := x.Command.(*Command_StartCheckpoint); ok {
+			return x.StartCheckpoint
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetCompleteCheckpoint() *CompleteCheckpoint {
+	if x != nil {
+		if x, ok := x.Command.(*Command_CompleteCheckpoint); ok {
+			return x.CompleteCheckpoint
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetAbortCheckpoint() *AbortCheckpoint {
+	if x != nil {
+		if x, ok := x.Command.(*Command_AbortCheckpoint); ok {
+			return x.AbortCheckpoint
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPlaceObjects() *PlaceObjects {
+	if x != nil {
+		if x, ok := x.Command.(*Command_PlaceObjects); ok {
+			return x.PlaceObjects
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeleteObjects() *DeleteObjects {
+	if x != nil {
+		if x, ok := x.Command.(*Command_DeleteObjects); ok {
+			return x.DeleteObjects
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetForgetObjects() *ForgetObjects {
+	if x != nil {
+		if x, ok := x.Command.(*Command_ForgetObjects); ok {
+			return x.ForgetObjects
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRequestSavepoint() *RequestSavepoint {
+	if x != nil {
+		if x, ok := x.Command.(*Command_RequestSavepoint); ok {
+			return x.RequestSavepoint
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -536,6 +606,34 @@ type Command_ReleaseSlots struct {
 	ReleaseSlots *ReleaseSlots `protobuf:"bytes,57,opt,name=release_slots,json=releaseSlots,proto3,oneof"`
 }
 
+type Command_StartCheckpoint struct {
+	StartCheckpoint *StartCheckpoint `protobuf:"bytes,60,opt,name=start_checkpoint,json=startCheckpoint,proto3,oneof"`
+}
+
+type Command_CompleteCheckpoint struct {
+	CompleteCheckpoint *CompleteCheckpoint `protobuf:"bytes,61,opt,name=complete_checkpoint,json=completeCheckpoint,proto3,oneof"`
+}
+
+type Command_AbortCheckpoint struct {
+	AbortCheckpoint *AbortCheckpoint `protobuf:"bytes,62,opt,name=abort_checkpoint,json=abortCheckpoint,proto3,oneof"`
+}
+
+type Command_PlaceObjects struct {
+	PlaceObjects *PlaceObjects `protobuf:"bytes,63,opt,name=place_objects,json=placeObjects,proto3,oneof"`
+}
+
+type Command_DeleteObjects struct {
+	DeleteObjects *DeleteObjects `protobuf:"bytes,64,opt,name=delete_objects,json=deleteObjects,proto3,oneof"`
+}
+
+type Command_ForgetObjects struct {
+	ForgetObjects *ForgetObjects `protobuf:"bytes,65,opt,name=forget_objects,json=forgetObjects,proto3,oneof"`
+}
+
+type Command_RequestSavepoint struct {
+	RequestSavepoint *RequestSavepoint `protobuf:"bytes,66,opt,name=request_savepoint,json=requestSavepoint,proto3,oneof"`
+}
+
 func (*Command_InitCluster) isCommand_Command() {}
 
 func (*Command_PutNode) isCommand_Command() {}
@@ -589,6 +687,20 @@ func (*Command_AssignSplits) isCommand_Command() {}
 func (*Command_ReleasePartitions) isCommand_Command() {}
 
 func (*Command_ReleaseSlots) isCommand_Command() {}
+
+func (*Command_StartCheckpoint) isCommand_Command() {}
+
+func (*Command_CompleteCheckpoint) isCommand_Command() {}
+
+func (*Command_AbortCheckpoint) isCommand_Command() {}
+
+func (*Command_PlaceObjects) isCommand_Command() {}
+
+func (*Command_DeleteObjects) isCommand_Command() {}
+
+func (*Command_ForgetObjects) isCommand_Command() {}
+
+func (*Command_RequestSavepoint) isCommand_Command() {}
 
 type InitCluster struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2332,6 +2444,575 @@ func (x *EndJob) GetNote() string {
 	return ""
 }
 
+// StartCheckpoint issues the next id and records the epochs of the regions that take part. Void while another one is under way,
+// or if a region has another epoch or no attempts.
+type StartCheckpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Kind          jobpb.CheckpointKind   `protobuf:"varint,3,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"`
+	Regions       []*taskpb.RegionEpoch  `protobuf:"bytes,4,rep,name=regions,proto3" json:"regions,omitempty"`
+	RequestId     string                 `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the savepoint that this is for
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartCheckpoint) Reset() {
+	*x = StartCheckpoint{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartCheckpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartCheckpoint) ProtoMessage() {}
+
+func (x *StartCheckpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartCheckpoint.ProtoReflect.Descriptor instead.
+func (*StartCheckpoint) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *StartCheckpoint) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *StartCheckpoint) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *StartCheckpoint) GetKind() jobpb.CheckpointKind {
+	if x != nil {
+		return x.Kind
+	}
+	return jobpb.CheckpointKind(0)
+}
+
+func (x *StartCheckpoint) GetRegions() []*taskpb.RegionEpoch {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+func (x *StartCheckpoint) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// CompleteCheckpoint makes a checkpoint what restarts go back to. Its objects are durable and were read back. Void unless it is
+// under way and the regions that took part have the epochs that they had at its start.
+type CompleteCheckpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Checkpoint    uint64                 `protobuf:"varint,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Manifest      *jobpb.StoredObject    `protobuf:"bytes,4,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	Segments      []*jobpb.StoredObject  `protobuf:"bytes,5,rep,name=segments,proto3" json:"segments,omitempty"`         // that are new with it
+	Objects       []string               `protobuf:"bytes,6,rep,name=objects,proto3" json:"objects,omitempty"`           // names of all that the manifest needs, itself included
+	Finished      []*SubtaskRef          `protobuf:"bytes,7,rep,name=finished,proto3" json:"finished,omitempty"`         // whose end it contains: they are FINISHED by it
+	Committables  []*jobpb.Committable   `protobuf:"bytes,8,rep,name=committables,proto3" json:"committables,omitempty"` // prepared for it, in order
+	Retain        int32                  `protobuf:"varint,9,opt,name=retain,proto3" json:"retain,omitempty"`            // completed checkpoints to keep, savepoints aside
+	Bytes         int64                  `protobuf:"varint,10,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	StateBytes    int64                  `protobuf:"varint,11,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
+	AlignedUs     int64                  `protobuf:"varint,12,opt,name=aligned_us,json=alignedUs,proto3" json:"aligned_us,omitempty"`
+	FrozenUs      int64                  `protobuf:"varint,13,opt,name=frozen_us,json=frozenUs,proto3" json:"frozen_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompleteCheckpoint) Reset() {
+	*x = CompleteCheckpoint{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompleteCheckpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompleteCheckpoint) ProtoMessage() {}
+
+func (x *CompleteCheckpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompleteCheckpoint.ProtoReflect.Descriptor instead.
+func (*CompleteCheckpoint) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CompleteCheckpoint) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *CompleteCheckpoint) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *CompleteCheckpoint) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *CompleteCheckpoint) GetManifest() *jobpb.StoredObject {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
+}
+
+func (x *CompleteCheckpoint) GetSegments() []*jobpb.StoredObject {
+	if x != nil {
+		return x.Segments
+	}
+	return nil
+}
+
+func (x *CompleteCheckpoint) GetObjects() []string {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *CompleteCheckpoint) GetFinished() []*SubtaskRef {
+	if x != nil {
+		return x.Finished
+	}
+	return nil
+}
+
+func (x *CompleteCheckpoint) GetCommittables() []*jobpb.Committable {
+	if x != nil {
+		return x.Committables
+	}
+	return nil
+}
+
+func (x *CompleteCheckpoint) GetRetain() int32 {
+	if x != nil {
+		return x.Retain
+	}
+	return 0
+}
+
+func (x *CompleteCheckpoint) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *CompleteCheckpoint) GetStateBytes() int64 {
+	if x != nil {
+		return x.StateBytes
+	}
+	return 0
+}
+
+func (x *CompleteCheckpoint) GetAlignedUs() int64 {
+	if x != nil {
+		return x.AlignedUs
+	}
+	return 0
+}
+
+func (x *CompleteCheckpoint) GetFrozenUs() int64 {
+	if x != nil {
+		return x.FrozenUs
+	}
+	return 0
+}
+
+type SubtaskRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chain         int32                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
+	Index         int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubtaskRef) Reset() {
+	*x = SubtaskRef{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubtaskRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubtaskRef) ProtoMessage() {}
+
+func (x *SubtaskRef) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubtaskRef.ProtoReflect.Descriptor instead.
+func (*SubtaskRef) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *SubtaskRef) GetChain() int32 {
+	if x != nil {
+		return x.Chain
+	}
+	return 0
+}
+
+func (x *SubtaskRef) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *SubtaskRef) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+// AbortCheckpoint gives one up. Void unless it is under way.
+type AbortCheckpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Checkpoint    uint64                 `protobuf:"varint,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Cause         *jobpb.Failure         `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AbortCheckpoint) Reset() {
+	*x = AbortCheckpoint{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AbortCheckpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AbortCheckpoint) ProtoMessage() {}
+
+func (x *AbortCheckpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AbortCheckpoint.ProtoReflect.Descriptor instead.
+func (*AbortCheckpoint) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *AbortCheckpoint) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *AbortCheckpoint) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *AbortCheckpoint) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *AbortCheckpoint) GetCause() *jobpb.Failure {
+	if x != nil {
+		return x.Cause
+	}
+	return nil
+}
+
+// PlaceObjects corrects where objects are: placed adds stores, lost takes them away.
+type PlaceObjects struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Placed        []*jobpb.StoredObject  `protobuf:"bytes,2,rep,name=placed,proto3" json:"placed,omitempty"`
+	Lost          []*jobpb.StoredObject  `protobuf:"bytes,3,rep,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlaceObjects) Reset() {
+	*x = PlaceObjects{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlaceObjects) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlaceObjects) ProtoMessage() {}
+
+func (x *PlaceObjects) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlaceObjects.ProtoReflect.Descriptor instead.
+func (*PlaceObjects) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *PlaceObjects) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *PlaceObjects) GetPlaced() []*jobpb.StoredObject {
+	if x != nil {
+		return x.Placed
+	}
+	return nil
+}
+
+func (x *PlaceObjects) GetLost() []*jobpb.StoredObject {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+// DeleteObjects is a plan of deletion. Void for a name that a kept checkpoint, a base or a running restore needs.
+type DeleteObjects struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Names         []string               `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteObjects) Reset() {
+	*x = DeleteObjects{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteObjects) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteObjects) ProtoMessage() {}
+
+func (x *DeleteObjects) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteObjects.ProtoReflect.Descriptor instead.
+func (*DeleteObjects) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *DeleteObjects) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *DeleteObjects) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+// ForgetObjects: the stores have answered that names of a plan are gone.
+type ForgetObjects struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Names         []string               `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetObjects) Reset() {
+	*x = ForgetObjects{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetObjects) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetObjects) ProtoMessage() {}
+
+func (x *ForgetObjects) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetObjects.ProtoReflect.Descriptor instead.
+func (*ForgetObjects) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ForgetObjects) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ForgetObjects) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+// RequestSavepoint asks for one; with kind STOP or DRAIN the job stops with it.
+type RequestSavepoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Kind          jobpb.CheckpointKind   `protobuf:"varint,2,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestSavepoint) Reset() {
+	*x = RequestSavepoint{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestSavepoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestSavepoint) ProtoMessage() {}
+
+func (x *RequestSavepoint) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestSavepoint.ProtoReflect.Descriptor instead.
+func (*RequestSavepoint) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *RequestSavepoint) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *RequestSavepoint) GetKind() jobpb.CheckpointKind {
+	if x != nil {
+		return x.Kind
+	}
+	return jobpb.CheckpointKind(0)
+}
+
 // AddSplits appends what an enumerator found; void unless offset equals the number of splits known.
 type AddSplits struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2342,13 +3023,14 @@ type AddSplits struct {
 	Offset        int32                  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
 	Splits        []*jobpb.Split         `protobuf:"bytes,6,rep,name=splits,proto3" json:"splits,omitempty"`
 	End           bool                   `protobuf:"varint,7,opt,name=end,proto3" json:"end,omitempty"`
+	Enumerator    []byte                 `protobuf:"bytes,8,opt,name=enumerator,proto3" json:"enumerator,omitempty"` // its state behind these splits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AddSplits) Reset() {
 	*x = AddSplits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[28]
+	mi := &file_proto_commandpb_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +3042,7 @@ func (x *AddSplits) String() string {
 func (*AddSplits) ProtoMessage() {}
 
 func (x *AddSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[28]
+	mi := &file_proto_commandpb_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +3055,7 @@ func (x *AddSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSplits.ProtoReflect.Descriptor instead.
 func (*AddSplits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{28}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AddSplits) GetJob() string {
@@ -2425,6 +3107,13 @@ func (x *AddSplits) GetEnd() bool {
 	return false
 }
 
+func (x *AddSplits) GetEnumerator() []byte {
+	if x != nil {
+		return x.Enumerator
+	}
+	return nil
+}
+
 // AssignSplits gives splits to running attempts; void for a split that has an owner in this region epoch.
 type AssignSplits struct {
 	state         protoimpl.MessageState   `protogen:"open.v1"`
@@ -2439,7 +3128,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[29]
+	mi := &file_proto_commandpb_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +3140,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[29]
+	mi := &file_proto_commandpb_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +3153,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{29}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AssignSplits) GetJob() string {
@@ -2512,7 +3201,7 @@ type ForgetJobs struct {
 
 func (x *ForgetJobs) Reset() {
 	*x = ForgetJobs{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[30]
+	mi := &file_proto_commandpb_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +3213,7 @@ func (x *ForgetJobs) String() string {
 func (*ForgetJobs) ProtoMessage() {}
 
 func (x *ForgetJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[30]
+	mi := &file_proto_commandpb_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +3226,7 @@ func (x *ForgetJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetJobs.ProtoReflect.Descriptor instead.
 func (*ForgetJobs) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{30}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ForgetJobs) GetJobs() []string {
@@ -2568,7 +3257,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[31]
+	mi := &file_proto_commandpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +3269,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[31]
+	mi := &file_proto_commandpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +3282,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{31}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Record) GetRecord() isRecord_Record {
@@ -2758,7 +3447,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[32]
+	mi := &file_proto_commandpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +3459,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[32]
+	mi := &file_proto_commandpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +3472,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{32}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Header) GetVersion() uint32 {
@@ -2856,7 +3545,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[33]
+	mi := &file_proto_commandpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +3557,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[33]
+	mi := &file_proto_commandpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +3570,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{33}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Artifact) GetDigest() string {
@@ -2940,7 +3629,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[34]
+	mi := &file_proto_commandpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3641,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[34]
+	mi := &file_proto_commandpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3654,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{34}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Request) GetId() string {
@@ -3014,7 +3703,7 @@ type Trailer struct {
 
 func (x *Trailer) Reset() {
 	*x = Trailer{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[35]
+	mi := &file_proto_commandpb_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3715,7 @@ func (x *Trailer) String() string {
 func (*Trailer) ProtoMessage() {}
 
 func (x *Trailer) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[35]
+	mi := &file_proto_commandpb_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3728,7 @@ func (x *Trailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trailer.ProtoReflect.Descriptor instead.
 func (*Trailer) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{35}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Trailer) GetChain() []byte {
@@ -3067,7 +3756,7 @@ var File_proto_commandpb_command_proto protoreflect.FileDescriptor
 
 const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x1dproto/commandpb/command.proto\x12\x0esluice.command\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\xfb\x0e\n" +
+	"\x1dproto/commandpb/command.proto\x12\x0esluice.command\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\x94\x13\n" +
 	"\aCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x17\n" +
 	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x1a\n" +
@@ -3108,7 +3797,14 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"add_splits\x186 \x01(\v2\x19.sluice.command.AddSplitsH\x00R\taddSplits\x12C\n" +
 	"\rassign_splits\x187 \x01(\v2\x1c.sluice.command.AssignSplitsH\x00R\fassignSplits\x12R\n" +
 	"\x12release_partitions\x188 \x01(\v2!.sluice.command.ReleasePartitionsH\x00R\x11releasePartitions\x12C\n" +
-	"\rrelease_slots\x189 \x01(\v2\x1c.sluice.command.ReleaseSlotsH\x00R\freleaseSlotsB\t\n" +
+	"\rrelease_slots\x189 \x01(\v2\x1c.sluice.command.ReleaseSlotsH\x00R\freleaseSlots\x12L\n" +
+	"\x10start_checkpoint\x18< \x01(\v2\x1f.sluice.command.StartCheckpointH\x00R\x0fstartCheckpoint\x12U\n" +
+	"\x13complete_checkpoint\x18= \x01(\v2\".sluice.command.CompleteCheckpointH\x00R\x12completeCheckpoint\x12L\n" +
+	"\x10abort_checkpoint\x18> \x01(\v2\x1f.sluice.command.AbortCheckpointH\x00R\x0fabortCheckpoint\x12C\n" +
+	"\rplace_objects\x18? \x01(\v2\x1c.sluice.command.PlaceObjectsH\x00R\fplaceObjects\x12F\n" +
+	"\x0edelete_objects\x18@ \x01(\v2\x1d.sluice.command.DeleteObjectsH\x00R\rdeleteObjects\x12F\n" +
+	"\x0eforget_objects\x18A \x01(\v2\x1d.sluice.command.ForgetObjectsH\x00R\rforgetObjects\x12O\n" +
+	"\x11request_savepoint\x18B \x01(\v2 .sluice.command.RequestSavepointH\x00R\x10requestSavepointB\t\n" +
 	"\acommand\"'\n" +
 	"\vInitCluster\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\"t\n" +
@@ -3242,7 +3938,58 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x06EndJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x12\n" +
-	"\x04note\x18\x03 \x01(\tR\x04note\"\xce\x01\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\"\xc3\x01\n" +
+	"\x0fStartCheckpoint\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12.\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\x122\n" +
+	"\aregions\x18\x04 \x03(\v2\x18.sluice.task.RegionEpochR\aregions\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\"\xe9\x03\n" +
+	"\x12CompleteCheckpoint\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x03 \x01(\x04R\n" +
+	"checkpoint\x124\n" +
+	"\bmanifest\x18\x04 \x01(\v2\x18.sluice.job.StoredObjectR\bmanifest\x124\n" +
+	"\bsegments\x18\x05 \x03(\v2\x18.sluice.job.StoredObjectR\bsegments\x12\x18\n" +
+	"\aobjects\x18\x06 \x03(\tR\aobjects\x126\n" +
+	"\bfinished\x18\a \x03(\v2\x1a.sluice.command.SubtaskRefR\bfinished\x12;\n" +
+	"\fcommittables\x18\b \x03(\v2\x17.sluice.job.CommittableR\fcommittables\x12\x16\n" +
+	"\x06retain\x18\t \x01(\x05R\x06retain\x12\x14\n" +
+	"\x05bytes\x18\n" +
+	" \x01(\x03R\x05bytes\x12\x1f\n" +
+	"\vstate_bytes\x18\v \x01(\x03R\n" +
+	"stateBytes\x12\x1d\n" +
+	"\n" +
+	"aligned_us\x18\f \x01(\x03R\talignedUs\x12\x1b\n" +
+	"\tfrozen_us\x18\r \x01(\x03R\bfrozenUs\"R\n" +
+	"\n" +
+	"SubtaskRef\x12\x14\n" +
+	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\"\x8b\x01\n" +
+	"\x0fAbortCheckpoint\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x03 \x01(\x04R\n" +
+	"checkpoint\x12)\n" +
+	"\x05cause\x18\x04 \x01(\v2\x13.sluice.job.FailureR\x05cause\"\x80\x01\n" +
+	"\fPlaceObjects\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x120\n" +
+	"\x06placed\x18\x02 \x03(\v2\x18.sluice.job.StoredObjectR\x06placed\x12,\n" +
+	"\x04lost\x18\x03 \x03(\v2\x18.sluice.job.StoredObjectR\x04lost\"7\n" +
+	"\rDeleteObjects\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05names\x18\x02 \x03(\tR\x05names\"7\n" +
+	"\rForgetObjects\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05names\x18\x02 \x03(\tR\x05names\"T\n" +
+	"\x10RequestSavepoint\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12.\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\"\xee\x01\n" +
 	"\tAddSplits\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x1a\n" +
@@ -3250,7 +3997,10 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\fregion_epoch\x18\x04 \x01(\x04R\vregionEpoch\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x05R\x06offset\x12)\n" +
 	"\x06splits\x18\x06 \x03(\v2\x11.sluice.job.SplitR\x06splits\x12\x10\n" +
-	"\x03end\x18\a \x01(\bR\x03end\"\xbb\x01\n" +
+	"\x03end\x18\a \x01(\bR\x03end\x12\x1e\n" +
+	"\n" +
+	"enumerator\x18\b \x01(\fR\n" +
+	"enumerator\"\xbb\x01\n" +
 	"\fAssignSplits\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x1a\n" +
@@ -3315,7 +4065,7 @@ func file_proto_commandpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_commandpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_commandpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_proto_commandpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_proto_commandpb_command_proto_goTypes = []any{
 	(WorkerHealth)(0),             // 0: sluice.command.WorkerHealth
 	(*Command)(nil),               // 1: sluice.command.Command
@@ -3346,25 +4096,36 @@ var file_proto_commandpb_command_proto_goTypes = []any{
 	(*DeployCommitter)(nil),       // 26: sluice.command.DeployCommitter
 	(*ConfirmCommits)(nil),        // 27: sluice.command.ConfirmCommits
 	(*EndJob)(nil),                // 28: sluice.command.EndJob
-	(*AddSplits)(nil),             // 29: sluice.command.AddSplits
-	(*AssignSplits)(nil),          // 30: sluice.command.AssignSplits
-	(*ForgetJobs)(nil),            // 31: sluice.command.ForgetJobs
-	(*Record)(nil),                // 32: sluice.command.Record
-	(*Header)(nil),                // 33: sluice.command.Header
-	(*Artifact)(nil),              // 34: sluice.command.Artifact
-	(*Request)(nil),               // 35: sluice.command.Request
-	(*Trailer)(nil),               // 36: sluice.command.Trailer
-	(*jobpb.JobSpec)(nil),         // 37: sluice.job.JobSpec
-	(*jobpb.Plan)(nil),            // 38: sluice.job.Plan
-	(*jobpb.Failure)(nil),         // 39: sluice.job.Failure
-	(*taskpb.RegionEpoch)(nil),    // 40: sluice.task.RegionEpoch
-	(*taskpb.SubtaskUpdate)(nil),  // 41: sluice.task.SubtaskUpdate
-	(*jobpb.PartitionRef)(nil),    // 42: sluice.job.PartitionRef
-	(*jobpb.Split)(nil),           // 43: sluice.job.Split
-	(*jobpb.SplitAssignment)(nil), // 44: sluice.job.SplitAssignment
-	(*jobpb.Job)(nil),             // 45: sluice.job.Job
-	(*jobpb.Event)(nil),           // 46: sluice.job.Event
-	(*jobpb.SourceState)(nil),     // 47: sluice.job.SourceState
+	(*StartCheckpoint)(nil),       // 29: sluice.command.StartCheckpoint
+	(*CompleteCheckpoint)(nil),    // 30: sluice.command.CompleteCheckpoint
+	(*SubtaskRef)(nil),            // 31: sluice.command.SubtaskRef
+	(*AbortCheckpoint)(nil),       // 32: sluice.command.AbortCheckpoint
+	(*PlaceObjects)(nil),          // 33: sluice.command.PlaceObjects
+	(*DeleteObjects)(nil),         // 34: sluice.command.DeleteObjects
+	(*ForgetObjects)(nil),         // 35: sluice.command.ForgetObjects
+	(*RequestSavepoint)(nil),      // 36: sluice.command.RequestSavepoint
+	(*AddSplits)(nil),             // 37: sluice.command.AddSplits
+	(*AssignSplits)(nil),          // 38: sluice.command.AssignSplits
+	(*ForgetJobs)(nil),            // 39: sluice.command.ForgetJobs
+	(*Record)(nil),                // 40: sluice.command.Record
+	(*Header)(nil),                // 41: sluice.command.Header
+	(*Artifact)(nil),              // 42: sluice.command.Artifact
+	(*Request)(nil),               // 43: sluice.command.Request
+	(*Trailer)(nil),               // 44: sluice.command.Trailer
+	(*jobpb.JobSpec)(nil),         // 45: sluice.job.JobSpec
+	(*jobpb.Plan)(nil),            // 46: sluice.job.Plan
+	(*jobpb.Failure)(nil),         // 47: sluice.job.Failure
+	(*taskpb.RegionEpoch)(nil),    // 48: sluice.task.RegionEpoch
+	(*taskpb.SubtaskUpdate)(nil),  // 49: sluice.task.SubtaskUpdate
+	(*jobpb.PartitionRef)(nil),    // 50: sluice.job.PartitionRef
+	(jobpb.CheckpointKind)(0),     // 51: sluice.job.CheckpointKind
+	(*jobpb.StoredObject)(nil),    // 52: sluice.job.StoredObject
+	(*jobpb.Committable)(nil),     // 53: sluice.job.Committable
+	(*jobpb.Split)(nil),           // 54: sluice.job.Split
+	(*jobpb.SplitAssignment)(nil), // 55: sluice.job.SplitAssignment
+	(*jobpb.Job)(nil),             // 56: sluice.job.Job
+	(*jobpb.Event)(nil),           // 57: sluice.job.Event
+	(*jobpb.SourceState)(nil),     // 58: sluice.job.SourceState
 }
 var file_proto_commandpb_command_proto_depIdxs = []int32{
 	2,  // 0: sluice.command.Command.init_cluster:type_name -> sluice.command.InitCluster
@@ -3388,42 +4149,59 @@ var file_proto_commandpb_command_proto_depIdxs = []int32{
 	25, // 18: sluice.command.Command.cancel_job:type_name -> sluice.command.CancelJob
 	27, // 19: sluice.command.Command.confirm_commits:type_name -> sluice.command.ConfirmCommits
 	28, // 20: sluice.command.Command.end_job:type_name -> sluice.command.EndJob
-	31, // 21: sluice.command.Command.forget_jobs:type_name -> sluice.command.ForgetJobs
+	39, // 21: sluice.command.Command.forget_jobs:type_name -> sluice.command.ForgetJobs
 	26, // 22: sluice.command.Command.deploy_committer:type_name -> sluice.command.DeployCommitter
-	29, // 23: sluice.command.Command.add_splits:type_name -> sluice.command.AddSplits
-	30, // 24: sluice.command.Command.assign_splits:type_name -> sluice.command.AssignSplits
+	37, // 23: sluice.command.Command.add_splits:type_name -> sluice.command.AddSplits
+	38, // 24: sluice.command.Command.assign_splits:type_name -> sluice.command.AssignSplits
 	22, // 25: sluice.command.Command.release_partitions:type_name -> sluice.command.ReleasePartitions
 	23, // 26: sluice.command.Command.release_slots:type_name -> sluice.command.ReleaseSlots
-	3,  // 27: sluice.command.PutNode.node:type_name -> sluice.command.Node
-	0,  // 28: sluice.command.Worker.health:type_name -> sluice.command.WorkerHealth
-	7,  // 29: sluice.command.RegisterWorker.worker:type_name -> sluice.command.Worker
-	37, // 30: sluice.command.SubmitJob.spec:type_name -> sluice.job.JobSpec
-	38, // 31: sluice.command.PlanJob.plan:type_name -> sluice.job.Plan
-	39, // 32: sluice.command.RejectPlan.failure:type_name -> sluice.job.Failure
-	40, // 33: sluice.command.ScheduleRegions.regions:type_name -> sluice.task.RegionEpoch
-	19, // 34: sluice.command.ScheduleRegions.assignments:type_name -> sluice.command.Assignment
-	41, // 35: sluice.command.UpdateSubtasks.updates:type_name -> sluice.task.SubtaskUpdate
-	40, // 36: sluice.command.RestartRegions.regions:type_name -> sluice.task.RegionEpoch
-	39, // 37: sluice.command.RestartRegions.cause:type_name -> sluice.job.Failure
-	42, // 38: sluice.command.RestartRegions.lost:type_name -> sluice.job.PartitionRef
-	42, // 39: sluice.command.ReleasePartitions.partitions:type_name -> sluice.job.PartitionRef
-	39, // 40: sluice.command.FailJob.cause:type_name -> sluice.job.Failure
-	43, // 41: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
-	44, // 42: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
-	33, // 43: sluice.command.Record.header:type_name -> sluice.command.Header
-	3,  // 44: sluice.command.Record.node:type_name -> sluice.command.Node
-	7,  // 45: sluice.command.Record.worker:type_name -> sluice.command.Worker
-	34, // 46: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
-	45, // 47: sluice.command.Record.job:type_name -> sluice.job.Job
-	35, // 48: sluice.command.Record.request:type_name -> sluice.command.Request
-	46, // 49: sluice.command.Record.event:type_name -> sluice.job.Event
-	36, // 50: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
-	47, // 51: sluice.command.Record.source:type_name -> sluice.job.SourceState
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	29, // 27: sluice.command.Command.start_checkpoint:type_name -> sluice.command.StartCheckpoint
+	30, // 28: sluice.command.Command.complete_checkpoint:type_name -> sluice.command.CompleteCheckpoint
+	32, // 29: sluice.command.Command.abort_checkpoint:type_name -> sluice.command.AbortCheckpoint
+	33, // 30: sluice.command.Command.place_objects:type_name -> sluice.command.PlaceObjects
+	34, // 31: sluice.command.Command.delete_objects:type_name -> sluice.command.DeleteObjects
+	35, // 32: sluice.command.Command.forget_objects:type_name -> sluice.command.ForgetObjects
+	36, // 33: sluice.command.Command.request_savepoint:type_name -> sluice.command.RequestSavepoint
+	3,  // 34: sluice.command.PutNode.node:type_name -> sluice.command.Node
+	0,  // 35: sluice.command.Worker.health:type_name -> sluice.command.WorkerHealth
+	7,  // 36: sluice.command.RegisterWorker.worker:type_name -> sluice.command.Worker
+	45, // 37: sluice.command.SubmitJob.spec:type_name -> sluice.job.JobSpec
+	46, // 38: sluice.command.PlanJob.plan:type_name -> sluice.job.Plan
+	47, // 39: sluice.command.RejectPlan.failure:type_name -> sluice.job.Failure
+	48, // 40: sluice.command.ScheduleRegions.regions:type_name -> sluice.task.RegionEpoch
+	19, // 41: sluice.command.ScheduleRegions.assignments:type_name -> sluice.command.Assignment
+	49, // 42: sluice.command.UpdateSubtasks.updates:type_name -> sluice.task.SubtaskUpdate
+	48, // 43: sluice.command.RestartRegions.regions:type_name -> sluice.task.RegionEpoch
+	47, // 44: sluice.command.RestartRegions.cause:type_name -> sluice.job.Failure
+	50, // 45: sluice.command.RestartRegions.lost:type_name -> sluice.job.PartitionRef
+	50, // 46: sluice.command.ReleasePartitions.partitions:type_name -> sluice.job.PartitionRef
+	47, // 47: sluice.command.FailJob.cause:type_name -> sluice.job.Failure
+	51, // 48: sluice.command.StartCheckpoint.kind:type_name -> sluice.job.CheckpointKind
+	48, // 49: sluice.command.StartCheckpoint.regions:type_name -> sluice.task.RegionEpoch
+	52, // 50: sluice.command.CompleteCheckpoint.manifest:type_name -> sluice.job.StoredObject
+	52, // 51: sluice.command.CompleteCheckpoint.segments:type_name -> sluice.job.StoredObject
+	31, // 52: sluice.command.CompleteCheckpoint.finished:type_name -> sluice.command.SubtaskRef
+	53, // 53: sluice.command.CompleteCheckpoint.committables:type_name -> sluice.job.Committable
+	47, // 54: sluice.command.AbortCheckpoint.cause:type_name -> sluice.job.Failure
+	52, // 55: sluice.command.PlaceObjects.placed:type_name -> sluice.job.StoredObject
+	52, // 56: sluice.command.PlaceObjects.lost:type_name -> sluice.job.StoredObject
+	51, // 57: sluice.command.RequestSavepoint.kind:type_name -> sluice.job.CheckpointKind
+	54, // 58: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
+	55, // 59: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
+	41, // 60: sluice.command.Record.header:type_name -> sluice.command.Header
+	3,  // 61: sluice.command.Record.node:type_name -> sluice.command.Node
+	7,  // 62: sluice.command.Record.worker:type_name -> sluice.command.Worker
+	42, // 63: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
+	56, // 64: sluice.command.Record.job:type_name -> sluice.job.Job
+	43, // 65: sluice.command.Record.request:type_name -> sluice.command.Request
+	57, // 66: sluice.command.Record.event:type_name -> sluice.job.Event
+	44, // 67: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
+	58, // 68: sluice.command.Record.source:type_name -> sluice.job.SourceState
+	69, // [69:69] is the sub-list for method output_type
+	69, // [69:69] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_proto_commandpb_command_proto_init() }
@@ -3459,8 +4237,15 @@ func file_proto_commandpb_command_proto_init() {
 		(*Command_AssignSplits)(nil),
 		(*Command_ReleasePartitions)(nil),
 		(*Command_ReleaseSlots)(nil),
+		(*Command_StartCheckpoint)(nil),
+		(*Command_CompleteCheckpoint)(nil),
+		(*Command_AbortCheckpoint)(nil),
+		(*Command_PlaceObjects)(nil),
+		(*Command_DeleteObjects)(nil),
+		(*Command_ForgetObjects)(nil),
+		(*Command_RequestSavepoint)(nil),
 	}
-	file_proto_commandpb_command_proto_msgTypes[31].OneofWrappers = []any{
+	file_proto_commandpb_command_proto_msgTypes[39].OneofWrappers = []any{
 		(*Record_Header)(nil),
 		(*Record_Node)(nil),
 		(*Record_Worker)(nil),
@@ -3477,7 +4262,7 @@ func file_proto_commandpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_commandpb_command_proto_rawDesc), len(file_proto_commandpb_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

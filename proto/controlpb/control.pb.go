@@ -12,6 +12,7 @@ package controlpb
 
 import (
 	jobpb "github.com/sluiceio/sluice/proto/jobpb"
+	snapshotpb "github.com/sluiceio/sluice/proto/snapshotpb"
 	taskpb "github.com/sluiceio/sluice/proto/taskpb"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -37,6 +38,7 @@ type WorkerMessage struct {
 	//	*WorkerMessage_BuildResult
 	//	*WorkerMessage_Draining
 	//	*WorkerMessage_Lost
+	//	*WorkerMessage_Objects
 	Message       isWorkerMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -133,6 +135,15 @@ func (x *WorkerMessage) GetLost() *PartitionInventory {
 	return nil
 }
 
+func (x *WorkerMessage) GetObjects() *ObjectsReport {
+	if x != nil {
+		if x, ok := x.Message.(*WorkerMessage_Objects); ok {
+			return x.Objects
+		}
+	}
+	return nil
+}
+
 type isWorkerMessage_Message interface {
 	isWorkerMessage_Message()
 }
@@ -163,6 +174,10 @@ type WorkerMessage_Lost struct {
 	Lost *PartitionInventory `protobuf:"bytes,6,opt,name=lost,proto3,oneof"`
 }
 
+type WorkerMessage_Objects struct {
+	Objects *ObjectsReport `protobuf:"bytes,7,opt,name=objects,proto3,oneof"`
+}
+
 func (*WorkerMessage_Register) isWorkerMessage_Message() {}
 
 func (*WorkerMessage_Heartbeat) isWorkerMessage_Message() {}
@@ -174,6 +189,8 @@ func (*WorkerMessage_BuildResult) isWorkerMessage_Message() {}
 func (*WorkerMessage_Draining) isWorkerMessage_Message() {}
 
 func (*WorkerMessage_Lost) isWorkerMessage_Message() {}
+
+func (*WorkerMessage_Objects) isWorkerMessage_Message() {}
 
 // Register says who the worker is and everything that runs on it, so that a new leader can adopt it.
 type Register struct {
@@ -195,6 +212,7 @@ type Register struct {
 	Processes     []*ProcessInventory    `protobuf:"bytes,15,rep,name=processes,proto3" json:"processes,omitempty"`
 	Artifacts     []string               `protobuf:"bytes,16,rep,name=artifacts,proto3" json:"artifacts,omitempty"` // digests in the cache
 	Partitions    []*PartitionInventory  `protobuf:"bytes,17,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Objects       []*ObjectInventory     `protobuf:"bytes,18,rep,name=objects,proto3" json:"objects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -348,6 +366,66 @@ func (x *Register) GetPartitions() []*PartitionInventory {
 	return nil
 }
 
+func (x *Register) GetObjects() []*ObjectInventory {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+// ObjectInventory are the objects of one job in the worker's store.
+type ObjectInventory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Objects       []*jobpb.Object        `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"` // without digests: scrubbing compares those
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObjectInventory) Reset() {
+	*x = ObjectInventory{}
+	mi := &file_proto_controlpb_control_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObjectInventory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObjectInventory) ProtoMessage() {}
+
+func (x *ObjectInventory) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_controlpb_control_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObjectInventory.ProtoReflect.Descriptor instead.
+func (*ObjectInventory) Descriptor() ([]byte, []int) {
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ObjectInventory) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ObjectInventory) GetObjects() []*jobpb.Object {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
 // PartitionInventory are the complete stored results of one job in the worker's data directory.
 type PartitionInventory struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
@@ -359,7 +437,7 @@ type PartitionInventory struct {
 
 func (x *PartitionInventory) Reset() {
 	*x = PartitionInventory{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[2]
+	mi := &file_proto_controlpb_control_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -371,7 +449,7 @@ func (x *PartitionInventory) String() string {
 func (*PartitionInventory) ProtoMessage() {}
 
 func (x *PartitionInventory) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[2]
+	mi := &file_proto_controlpb_control_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,7 +462,7 @@ func (x *PartitionInventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInventory.ProtoReflect.Descriptor instead.
 func (*PartitionInventory) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{2}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PartitionInventory) GetJob() string {
@@ -414,7 +492,7 @@ type ProcessInventory struct {
 
 func (x *ProcessInventory) Reset() {
 	*x = ProcessInventory{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[3]
+	mi := &file_proto_controlpb_control_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +504,7 @@ func (x *ProcessInventory) String() string {
 func (*ProcessInventory) ProtoMessage() {}
 
 func (x *ProcessInventory) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[3]
+	mi := &file_proto_controlpb_control_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +517,7 @@ func (x *ProcessInventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessInventory.ProtoReflect.Descriptor instead.
 func (*ProcessInventory) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{3}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ProcessInventory) GetJob() string {
@@ -487,7 +565,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[4]
+	mi := &file_proto_controlpb_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +577,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[4]
+	mi := &file_proto_controlpb_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +590,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{4}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Heartbeat) GetSequence() uint64 {
@@ -540,7 +618,7 @@ type ProcessSample struct {
 
 func (x *ProcessSample) Reset() {
 	*x = ProcessSample{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[5]
+	mi := &file_proto_controlpb_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +630,7 @@ func (x *ProcessSample) String() string {
 func (*ProcessSample) ProtoMessage() {}
 
 func (x *ProcessSample) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[5]
+	mi := &file_proto_controlpb_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +643,7 @@ func (x *ProcessSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessSample.ProtoReflect.Descriptor instead.
 func (*ProcessSample) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{5}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ProcessSample) GetJob() string {
@@ -604,6 +682,7 @@ type Report struct {
 	//	*Report_Commit
 	//	*Report_Splits
 	//	*Report_SplitRequest
+	//	*Report_Ack
 	Fact          isReport_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -611,7 +690,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[6]
+	mi := &file_proto_controlpb_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +702,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[6]
+	mi := &file_proto_controlpb_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +715,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{6}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Report) GetSequence() uint64 {
@@ -719,6 +798,15 @@ func (x *Report) GetSplitRequest() *taskpb.SplitRequest {
 	return nil
 }
 
+func (x *Report) GetAck() *snapshotpb.Ack {
+	if x != nil {
+		if x, ok := x.Fact.(*Report_Ack); ok {
+			return x.Ack
+		}
+	}
+	return nil
+}
+
 type isReport_Fact interface {
 	isReport_Fact()
 }
@@ -743,6 +831,10 @@ type Report_SplitRequest struct {
 	SplitRequest *taskpb.SplitRequest `protobuf:"bytes,9,opt,name=split_request,json=splitRequest,proto3,oneof"` // asked again by the task, so never kept
 }
 
+type Report_Ack struct {
+	Ack *snapshotpb.Ack `protobuf:"bytes,10,opt,name=ack,proto3,oneof"`
+}
+
 func (*Report_Subtask) isReport_Fact() {}
 
 func (*Report_Exit) isReport_Fact() {}
@@ -752,6 +844,8 @@ func (*Report_Commit) isReport_Fact() {}
 func (*Report_Splits) isReport_Fact() {}
 
 func (*Report_SplitRequest) isReport_Fact() {}
+
+func (*Report_Ack) isReport_Fact() {}
 
 type ProcessExit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -767,7 +861,7 @@ type ProcessExit struct {
 
 func (x *ProcessExit) Reset() {
 	*x = ProcessExit{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[7]
+	mi := &file_proto_controlpb_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +873,7 @@ func (x *ProcessExit) String() string {
 func (*ProcessExit) ProtoMessage() {}
 
 func (x *ProcessExit) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[7]
+	mi := &file_proto_controlpb_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +886,7 @@ func (x *ProcessExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessExit.ProtoReflect.Descriptor instead.
 func (*ProcessExit) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{7}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ProcessExit) GetCode() int32 {
@@ -850,7 +944,7 @@ type BuildResult struct {
 
 func (x *BuildResult) Reset() {
 	*x = BuildResult{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[8]
+	mi := &file_proto_controlpb_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +956,7 @@ func (x *BuildResult) String() string {
 func (*BuildResult) ProtoMessage() {}
 
 func (x *BuildResult) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[8]
+	mi := &file_proto_controlpb_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +969,7 @@ func (x *BuildResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildResult.ProtoReflect.Descriptor instead.
 func (*BuildResult) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{8}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BuildResult) GetJob() string {
@@ -922,7 +1016,7 @@ type Draining struct {
 
 func (x *Draining) Reset() {
 	*x = Draining{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[9]
+	mi := &file_proto_controlpb_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1028,7 @@ func (x *Draining) String() string {
 func (*Draining) ProtoMessage() {}
 
 func (x *Draining) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[9]
+	mi := &file_proto_controlpb_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1041,7 @@ func (x *Draining) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draining.ProtoReflect.Descriptor instead.
 func (*Draining) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{9}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Draining) GetDeadlineUs() int64 {
@@ -973,6 +1067,10 @@ type CoordinatorMessage struct {
 	//	*CoordinatorMessage_AbandonBuild
 	//	*CoordinatorMessage_OpenGate
 	//	*CoordinatorMessage_DropPartitions
+	//	*CoordinatorMessage_Trigger
+	//	*CoordinatorMessage_CheckpointNotice
+	//	*CoordinatorMessage_DeleteObjects
+	//	*CoordinatorMessage_CopyObjects
 	//	*CoordinatorMessage_GroupClocks
 	Message       isCoordinatorMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
@@ -981,7 +1079,7 @@ type CoordinatorMessage struct {
 
 func (x *CoordinatorMessage) Reset() {
 	*x = CoordinatorMessage{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[10]
+	mi := &file_proto_controlpb_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1091,7 @@ func (x *CoordinatorMessage) String() string {
 func (*CoordinatorMessage) ProtoMessage() {}
 
 func (x *CoordinatorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[10]
+	mi := &file_proto_controlpb_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1104,7 @@ func (x *CoordinatorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorMessage.ProtoReflect.Descriptor instead.
 func (*CoordinatorMessage) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{10}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CoordinatorMessage) GetTerm() uint64 {
@@ -1122,6 +1220,42 @@ func (x *CoordinatorMessage) GetDropPartitions() *taskpb.DropPartitions {
 	return nil
 }
 
+func (x *CoordinatorMessage) GetTrigger() *taskpb.Trigger {
+	if x != nil {
+		if x, ok := x.Message.(*CoordinatorMessage_Trigger); ok {
+			return x.Trigger
+		}
+	}
+	return nil
+}
+
+func (x *CoordinatorMessage) GetCheckpointNotice() *taskpb.CheckpointNotice {
+	if x != nil {
+		if x, ok := x.Message.(*CoordinatorMessage_CheckpointNotice); ok {
+			return x.CheckpointNotice
+		}
+	}
+	return nil
+}
+
+func (x *CoordinatorMessage) GetDeleteObjects() *DeleteObjects {
+	if x != nil {
+		if x, ok := x.Message.(*CoordinatorMessage_DeleteObjects); ok {
+			return x.DeleteObjects
+		}
+	}
+	return nil
+}
+
+func (x *CoordinatorMessage) GetCopyObjects() *CopyObjects {
+	if x != nil {
+		if x, ok := x.Message.(*CoordinatorMessage_CopyObjects); ok {
+			return x.CopyObjects
+		}
+	}
+	return nil
+}
+
 func (x *CoordinatorMessage) GetGroupClocks() *taskpb.GroupClocks {
 	if x != nil {
 		if x, ok := x.Message.(*CoordinatorMessage_GroupClocks); ok {
@@ -1179,6 +1313,22 @@ type CoordinatorMessage_DropPartitions struct {
 	DropPartitions *taskpb.DropPartitions `protobuf:"bytes,12,opt,name=drop_partitions,json=dropPartitions,proto3,oneof"`
 }
 
+type CoordinatorMessage_Trigger struct {
+	Trigger *taskpb.Trigger `protobuf:"bytes,13,opt,name=trigger,proto3,oneof"`
+}
+
+type CoordinatorMessage_CheckpointNotice struct {
+	CheckpointNotice *taskpb.CheckpointNotice `protobuf:"bytes,14,opt,name=checkpoint_notice,json=checkpointNotice,proto3,oneof"`
+}
+
+type CoordinatorMessage_DeleteObjects struct {
+	DeleteObjects *DeleteObjects `protobuf:"bytes,15,opt,name=delete_objects,json=deleteObjects,proto3,oneof"`
+}
+
+type CoordinatorMessage_CopyObjects struct {
+	CopyObjects *CopyObjects `protobuf:"bytes,16,opt,name=copy_objects,json=copyObjects,proto3,oneof"`
+}
+
 type CoordinatorMessage_GroupClocks struct {
 	GroupClocks *taskpb.GroupClocks `protobuf:"bytes,30,opt,name=group_clocks,json=groupClocks,proto3,oneof"`
 }
@@ -1205,7 +1355,198 @@ func (*CoordinatorMessage_OpenGate) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_DropPartitions) isCoordinatorMessage_Message() {}
 
+func (*CoordinatorMessage_Trigger) isCoordinatorMessage_Message() {}
+
+func (*CoordinatorMessage_CheckpointNotice) isCoordinatorMessage_Message() {}
+
+func (*CoordinatorMessage_DeleteObjects) isCoordinatorMessage_Message() {}
+
+func (*CoordinatorMessage_CopyObjects) isCoordinatorMessage_Message() {}
+
 func (*CoordinatorMessage_GroupClocks) isCoordinatorMessage_Message() {}
+
+// DeleteObjects is a committed plan: nobody needs these objects of the worker's store any more. Answered by ObjectsReport.
+type DeleteObjects struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Names         []string               `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteObjects) Reset() {
+	*x = DeleteObjects{}
+	mi := &file_proto_controlpb_control_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteObjects) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteObjects) ProtoMessage() {}
+
+func (x *DeleteObjects) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_controlpb_control_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteObjects.ProtoReflect.Descriptor instead.
+func (*DeleteObjects) Descriptor() ([]byte, []int) {
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DeleteObjects) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *DeleteObjects) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+// CopyObjects asks the worker to fetch objects from other stores into its own. Answered by ObjectsReport.
+type CopyObjects struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Objects       []*jobpb.StoredObject  `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
+	Stores        []*taskpb.StoreAddress `protobuf:"bytes,3,rep,name=stores,proto3" json:"stores,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyObjects) Reset() {
+	*x = CopyObjects{}
+	mi := &file_proto_controlpb_control_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyObjects) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyObjects) ProtoMessage() {}
+
+func (x *CopyObjects) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_controlpb_control_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyObjects.ProtoReflect.Descriptor instead.
+func (*CopyObjects) Descriptor() ([]byte, []int) {
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CopyObjects) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *CopyObjects) GetObjects() []*jobpb.StoredObject {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *CopyObjects) GetStores() []*taskpb.StoreAddress {
+	if x != nil {
+		return x.Stores
+	}
+	return nil
+}
+
+// ObjectsReport: what has changed in a worker's store. Said again by the inventory of the next session, so it is not kept.
+type ObjectsReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Deleted       []string               `protobuf:"bytes,2,rep,name=deleted,proto3" json:"deleted,omitempty"`
+	Stored        []*jobpb.Object        `protobuf:"bytes,3,rep,name=stored,proto3" json:"stored,omitempty"`
+	Damaged       []string               `protobuf:"bytes,4,rep,name=damaged,proto3" json:"damaged,omitempty"` // found by scrubbing or reading: removed from the store
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObjectsReport) Reset() {
+	*x = ObjectsReport{}
+	mi := &file_proto_controlpb_control_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObjectsReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObjectsReport) ProtoMessage() {}
+
+func (x *ObjectsReport) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_controlpb_control_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObjectsReport.ProtoReflect.Descriptor instead.
+func (*ObjectsReport) Descriptor() ([]byte, []int) {
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ObjectsReport) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ObjectsReport) GetDeleted() []string {
+	if x != nil {
+		return x.Deleted
+	}
+	return nil
+}
+
+func (x *ObjectsReport) GetStored() []*jobpb.Object {
+	if x != nil {
+		return x.Stored
+	}
+	return nil
+}
+
+func (x *ObjectsReport) GetDamaged() []string {
+	if x != nil {
+		return x.Damaged
+	}
+	return nil
+}
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1220,7 +1561,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[11]
+	mi := &file_proto_controlpb_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1573,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[11]
+	mi := &file_proto_controlpb_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1586,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{11}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -1297,7 +1638,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[12]
+	mi := &file_proto_controlpb_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1650,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[12]
+	mi := &file_proto_controlpb_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1663,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{12}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Ack) GetSequence() uint64 {
@@ -1351,7 +1692,7 @@ type RequestBuild struct {
 
 func (x *RequestBuild) Reset() {
 	*x = RequestBuild{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[13]
+	mi := &file_proto_controlpb_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +1704,7 @@ func (x *RequestBuild) String() string {
 func (*RequestBuild) ProtoMessage() {}
 
 func (x *RequestBuild) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[13]
+	mi := &file_proto_controlpb_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,7 +1717,7 @@ func (x *RequestBuild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestBuild.ProtoReflect.Descriptor instead.
 func (*RequestBuild) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{13}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RequestBuild) GetJob() string {
@@ -1416,7 +1757,7 @@ type Deploy struct {
 
 func (x *Deploy) Reset() {
 	*x = Deploy{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[14]
+	mi := &file_proto_controlpb_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1769,7 @@ func (x *Deploy) String() string {
 func (*Deploy) ProtoMessage() {}
 
 func (x *Deploy) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[14]
+	mi := &file_proto_controlpb_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1782,7 @@ func (x *Deploy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deploy.ProtoReflect.Descriptor instead.
 func (*Deploy) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{14}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Deploy) GetDeployment() *taskpb.Deployment {
@@ -1463,7 +1804,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[15]
+	mi := &file_proto_controlpb_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1816,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[15]
+	mi := &file_proto_controlpb_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1829,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{15}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Release) GetJob() string {
@@ -1523,7 +1864,7 @@ type AbandonBuild struct {
 
 func (x *AbandonBuild) Reset() {
 	*x = AbandonBuild{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[16]
+	mi := &file_proto_controlpb_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1876,7 @@ func (x *AbandonBuild) String() string {
 func (*AbandonBuild) ProtoMessage() {}
 
 func (x *AbandonBuild) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[16]
+	mi := &file_proto_controlpb_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1889,7 @@ func (x *AbandonBuild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbandonBuild.ProtoReflect.Descriptor instead.
 func (*AbandonBuild) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{16}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AbandonBuild) GetJob() string {
@@ -1565,6 +1906,236 @@ func (x *AbandonBuild) GetBuild() uint64 {
 	return 0
 }
 
+type PutObject struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Part:
+	//
+	//	*PutObject_Object
+	//	*PutObject_Data
+	Part          isPutObject_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutObject) Reset() {
+	*x = PutObject{}
+	mi := &file_proto_controlpb_control_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutObject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutObject) ProtoMessage() {}
+
+func (x *PutObject) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_controlpb_control_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutObject.ProtoReflect.Descriptor instead.
+func (*PutObject) Descriptor() ([]byte, []int) {
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PutObject) GetPart() isPutObject_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *PutObject) GetObject() *jobpb.Object {
+	if x != nil {
+		if x, ok := x.Part.(*PutObject_Object); ok {
+			return x.Object
+		}
+	}
+	return nil
+}
+
+func (x *PutObject) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Part.(*PutObject_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isPutObject_Part interface {
+	isPutObject_Part()
+}
+
+type PutObject_Object struct {
+	Object *jobpb.Object `protobuf:"bytes,1,opt,name=object,proto3,oneof"` // first; digest may be empty
+}
+
+type PutObject_Data struct {
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*PutObject_Object) isPutObject_Part() {}
+
+func (*PutObject_Data) isPutObject_Part() {}
+
+type GetObject struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Size          int64                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"` // 0: to the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetObject) Reset() {
+	*x = GetObject{}
+	mi := &file_proto_controlpb_control_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetObject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetObject) ProtoMessage() {}
+
+func (x *GetObject) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_controlpb_control_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetObject.ProtoReflect.Descriptor instead.
+func (*GetObject) Descriptor() ([]byte, []int) {
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *GetObject) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GetObject) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *GetObject) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+type ObjectBytes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObjectBytes) Reset() {
+	*x = ObjectBytes{}
+	mi := &file_proto_controlpb_control_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObjectBytes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObjectBytes) ProtoMessage() {}
+
+func (x *ObjectBytes) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_controlpb_control_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObjectBytes.ProtoReflect.Descriptor instead.
+func (*ObjectBytes) Descriptor() ([]byte, []int) {
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ObjectBytes) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type ListObjects struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListObjects) Reset() {
+	*x = ListObjects{}
+	mi := &file_proto_controlpb_control_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListObjects) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListObjects) ProtoMessage() {}
+
+func (x *ListObjects) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_controlpb_control_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListObjects.ProtoReflect.Descriptor instead.
+func (*ListObjects) Descriptor() ([]byte, []int) {
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ListObjects) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
 type LogsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1576,7 +2147,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[17]
+	mi := &file_proto_controlpb_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +2159,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[17]
+	mi := &file_proto_controlpb_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +2172,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{17}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LogsRequest) GetJob() string {
@@ -1636,7 +2207,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_proto_controlpb_control_proto_msgTypes[18]
+	mi := &file_proto_controlpb_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +2219,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_controlpb_control_proto_msgTypes[18]
+	mi := &file_proto_controlpb_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +2232,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{18}
+	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LogChunk) GetWorker() string {
@@ -1689,15 +2260,16 @@ var File_proto_controlpb_control_proto protoreflect.FileDescriptor
 
 const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1dproto/controlpb/control.proto\x12\x0esluice.control\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\xf3\x02\n" +
+	"\x1dproto/controlpb/control.proto\x12\x0esluice.control\x1a\x15proto/jobpb/job.proto\x1a\x1fproto/snapshotpb/snapshot.proto\x1a\x17proto/taskpb/task.proto\"\xae\x03\n" +
 	"\rWorkerMessage\x126\n" +
 	"\bregister\x18\x01 \x01(\v2\x18.sluice.control.RegisterH\x00R\bregister\x129\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x19.sluice.control.HeartbeatH\x00R\theartbeat\x120\n" +
 	"\x06report\x18\x03 \x01(\v2\x16.sluice.control.ReportH\x00R\x06report\x12@\n" +
 	"\fbuild_result\x18\x04 \x01(\v2\x1b.sluice.control.BuildResultH\x00R\vbuildResult\x126\n" +
 	"\bdraining\x18\x05 \x01(\v2\x18.sluice.control.DrainingH\x00R\bdraining\x128\n" +
-	"\x04lost\x18\x06 \x01(\v2\".sluice.control.PartitionInventoryH\x00R\x04lostB\t\n" +
-	"\amessage\"\x9a\x04\n" +
+	"\x04lost\x18\x06 \x01(\v2\".sluice.control.PartitionInventoryH\x00R\x04lost\x129\n" +
+	"\aobjects\x18\a \x01(\v2\x1d.sluice.control.ObjectsReportH\x00R\aobjectsB\t\n" +
+	"\amessage\"\xd5\x04\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
@@ -1718,7 +2290,11 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\tartifacts\x18\x10 \x03(\tR\tartifacts\x12B\n" +
 	"\n" +
 	"partitions\x18\x11 \x03(\v2\".sluice.control.PartitionInventoryR\n" +
-	"partitions\"b\n" +
+	"partitions\x129\n" +
+	"\aobjects\x18\x12 \x03(\v2\x1f.sluice.control.ObjectInventoryR\aobjects\"Q\n" +
+	"\x0fObjectInventory\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12,\n" +
+	"\aobjects\x18\x02 \x03(\v2\x12.sluice.job.ObjectR\aobjects\"b\n" +
 	"\x12PartitionInventory\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12:\n" +
 	"\n" +
@@ -1736,7 +2312,7 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\rProcessSample\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12+\n" +
-	"\x06sample\x18\x03 \x01(\v2\x13.sluice.task.SampleR\x06sample\"\x90\x03\n" +
+	"\x06sample\x18\x03 \x01(\v2\x13.sluice.task.SampleR\x06sample\"\xba\x03\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x1b\n" +
@@ -1746,7 +2322,9 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\x04exit\x18\x06 \x01(\v2\x1b.sluice.control.ProcessExitH\x00R\x04exit\x123\n" +
 	"\x06commit\x18\a \x01(\v2\x19.sluice.task.CommitResultH\x00R\x06commit\x127\n" +
 	"\x06splits\x18\b \x01(\v2\x1d.sluice.task.SplitsDiscoveredH\x00R\x06splits\x12@\n" +
-	"\rsplit_request\x18\t \x01(\v2\x19.sluice.task.SplitRequestH\x00R\fsplitRequestB\x06\n" +
+	"\rsplit_request\x18\t \x01(\v2\x19.sluice.task.SplitRequestH\x00R\fsplitRequest\x12(\n" +
+	"\x03ack\x18\n" +
+	" \x01(\v2\x14.sluice.snapshot.AckH\x00R\x03ackB\x06\n" +
 	"\x04fact\"\xce\x01\n" +
 	"\vProcessExit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
@@ -1764,7 +2342,7 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\bprotocol\x18\x05 \x01(\x05R\bprotocol\"+\n" +
 	"\bDraining\x12\x1f\n" +
 	"\vdeadline_us\x18\x01 \x01(\x03R\n" +
-	"deadlineUs\"\xd0\x05\n" +
+	"deadlineUs\"\xda\a\n" +
 	"\x12CoordinatorMessage\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x123\n" +
 	"\awelcome\x18\x02 \x01(\v2\x17.sluice.control.WelcomeH\x00R\awelcome\x12'\n" +
@@ -1778,9 +2356,25 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\rabandon_build\x18\n" +
 	" \x01(\v2\x1c.sluice.control.AbandonBuildH\x00R\fabandonBuild\x124\n" +
 	"\topen_gate\x18\v \x01(\v2\x15.sluice.task.OpenGateH\x00R\bopenGate\x12F\n" +
-	"\x0fdrop_partitions\x18\f \x01(\v2\x1b.sluice.task.DropPartitionsH\x00R\x0edropPartitions\x12=\n" +
+	"\x0fdrop_partitions\x18\f \x01(\v2\x1b.sluice.task.DropPartitionsH\x00R\x0edropPartitions\x120\n" +
+	"\atrigger\x18\r \x01(\v2\x14.sluice.task.TriggerH\x00R\atrigger\x12L\n" +
+	"\x11checkpoint_notice\x18\x0e \x01(\v2\x1d.sluice.task.CheckpointNoticeH\x00R\x10checkpointNotice\x12F\n" +
+	"\x0edelete_objects\x18\x0f \x01(\v2\x1d.sluice.control.DeleteObjectsH\x00R\rdeleteObjects\x12@\n" +
+	"\fcopy_objects\x18\x10 \x01(\v2\x1b.sluice.control.CopyObjectsH\x00R\vcopyObjects\x12=\n" +
 	"\fgroup_clocks\x18\x1e \x01(\v2\x18.sluice.task.GroupClocksH\x00R\vgroupClocksB\t\n" +
-	"\amessage\"\x98\x01\n" +
+	"\amessage\"7\n" +
+	"\rDeleteObjects\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05names\x18\x02 \x03(\tR\x05names\"\x86\x01\n" +
+	"\vCopyObjects\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x122\n" +
+	"\aobjects\x18\x02 \x03(\v2\x18.sluice.job.StoredObjectR\aobjects\x121\n" +
+	"\x06stores\x18\x03 \x03(\v2\x19.sluice.task.StoreAddressR\x06stores\"\x81\x01\n" +
+	"\rObjectsReport\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
+	"\adeleted\x18\x02 \x03(\tR\adeleted\x12*\n" +
+	"\x06stored\x18\x03 \x03(\v2\x12.sluice.job.ObjectR\x06stored\x12\x18\n" +
+	"\adamaged\x18\x04 \x03(\tR\adamaged\"\x98\x01\n" +
 	"\aWelcome\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12!\n" +
@@ -1805,7 +2399,19 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"6\n" +
 	"\fAbandonBuild\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
-	"\x05build\x18\x02 \x01(\x04R\x05build\"V\n" +
+	"\x05build\x18\x02 \x01(\x04R\x05build\"W\n" +
+	"\tPutObject\x12,\n" +
+	"\x06object\x18\x01 \x01(\v2\x12.sluice.job.ObjectH\x00R\x06object\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\x06\n" +
+	"\x04part\"K\n" +
+	"\tGetObject\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\"!\n" +
+	"\vObjectBytes\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"%\n" +
+	"\vListObjects\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"V\n" +
 	"\vLogsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x1d\n" +
@@ -1818,7 +2424,11 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\aControl\x12O\n" +
 	"\x06Attach\x12\x1d.sluice.control.WorkerMessage\x1a\".sluice.control.CoordinatorMessage(\x010\x012H\n" +
 	"\x05Agent\x12?\n" +
-	"\x04Logs\x12\x1b.sluice.control.LogsRequest\x1a\x18.sluice.control.LogChunk0\x01B,Z*github.com/sluiceio/sluice/proto/controlpbb\x06proto3"
+	"\x04Logs\x12\x1b.sluice.control.LogsRequest\x1a\x18.sluice.control.LogChunk0\x012\xbd\x01\n" +
+	"\aObjects\x126\n" +
+	"\x03Put\x12\x19.sluice.control.PutObject\x1a\x12.sluice.job.Object(\x01\x12?\n" +
+	"\x03Get\x12\x19.sluice.control.GetObject\x1a\x1b.sluice.control.ObjectBytes0\x01\x129\n" +
+	"\x04List\x12\x1b.sluice.control.ListObjects\x1a\x12.sluice.job.Object0\x01B,Z*github.com/sluiceio/sluice/proto/controlpbb\x06proto3"
 
 var (
 	file_proto_controlpb_control_proto_rawDescOnce sync.Once
@@ -1832,91 +2442,123 @@ func file_proto_controlpb_control_proto_rawDescGZIP() []byte {
 	return file_proto_controlpb_control_proto_rawDescData
 }
 
-var file_proto_controlpb_control_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_proto_controlpb_control_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_proto_controlpb_control_proto_goTypes = []any{
 	(*WorkerMessage)(nil),           // 0: sluice.control.WorkerMessage
 	(*Register)(nil),                // 1: sluice.control.Register
-	(*PartitionInventory)(nil),      // 2: sluice.control.PartitionInventory
-	(*ProcessInventory)(nil),        // 3: sluice.control.ProcessInventory
-	(*Heartbeat)(nil),               // 4: sluice.control.Heartbeat
-	(*ProcessSample)(nil),           // 5: sluice.control.ProcessSample
-	(*Report)(nil),                  // 6: sluice.control.Report
-	(*ProcessExit)(nil),             // 7: sluice.control.ProcessExit
-	(*BuildResult)(nil),             // 8: sluice.control.BuildResult
-	(*Draining)(nil),                // 9: sluice.control.Draining
-	(*CoordinatorMessage)(nil),      // 10: sluice.control.CoordinatorMessage
-	(*Welcome)(nil),                 // 11: sluice.control.Welcome
-	(*Ack)(nil),                     // 12: sluice.control.Ack
-	(*RequestBuild)(nil),            // 13: sluice.control.RequestBuild
-	(*Deploy)(nil),                  // 14: sluice.control.Deploy
-	(*Release)(nil),                 // 15: sluice.control.Release
-	(*AbandonBuild)(nil),            // 16: sluice.control.AbandonBuild
-	(*LogsRequest)(nil),             // 17: sluice.control.LogsRequest
-	(*LogChunk)(nil),                // 18: sluice.control.LogChunk
-	(*taskpb.PartitionName)(nil),    // 19: sluice.task.PartitionName
-	(*taskpb.SubtaskUpdate)(nil),    // 20: sluice.task.SubtaskUpdate
-	(*taskpb.CommitResult)(nil),     // 21: sluice.task.CommitResult
-	(*taskpb.Sample)(nil),           // 22: sluice.task.Sample
-	(*taskpb.SplitsDiscovered)(nil), // 23: sluice.task.SplitsDiscovered
-	(*taskpb.SplitRequest)(nil),     // 24: sluice.task.SplitRequest
-	(jobpb.FailureKind)(0),          // 25: sluice.job.FailureKind
-	(*jobpb.Failure)(nil),           // 26: sluice.job.Failure
-	(*taskpb.Built)(nil),            // 27: sluice.task.Built
-	(*taskpb.Cancel)(nil),           // 28: sluice.task.Cancel
-	(*taskpb.Commit)(nil),           // 29: sluice.task.Commit
-	(*taskpb.AssignSplits)(nil),     // 30: sluice.task.AssignSplits
-	(*taskpb.OpenGate)(nil),         // 31: sluice.task.OpenGate
-	(*taskpb.DropPartitions)(nil),   // 32: sluice.task.DropPartitions
-	(*taskpb.GroupClocks)(nil),      // 33: sluice.task.GroupClocks
-	(*jobpb.JobSpec)(nil),           // 34: sluice.job.JobSpec
-	(*taskpb.Deployment)(nil),       // 35: sluice.task.Deployment
+	(*ObjectInventory)(nil),         // 2: sluice.control.ObjectInventory
+	(*PartitionInventory)(nil),      // 3: sluice.control.PartitionInventory
+	(*ProcessInventory)(nil),        // 4: sluice.control.ProcessInventory
+	(*Heartbeat)(nil),               // 5: sluice.control.Heartbeat
+	(*ProcessSample)(nil),           // 6: sluice.control.ProcessSample
+	(*Report)(nil),                  // 7: sluice.control.Report
+	(*ProcessExit)(nil),             // 8: sluice.control.ProcessExit
+	(*BuildResult)(nil),             // 9: sluice.control.BuildResult
+	(*Draining)(nil),                // 10: sluice.control.Draining
+	(*CoordinatorMessage)(nil),      // 11: sluice.control.CoordinatorMessage
+	(*DeleteObjects)(nil),           // 12: sluice.control.DeleteObjects
+	(*CopyObjects)(nil),             // 13: sluice.control.CopyObjects
+	(*ObjectsReport)(nil),           // 14: sluice.control.ObjectsReport
+	(*Welcome)(nil),                 // 15: sluice.control.Welcome
+	(*Ack)(nil),                     // 16: sluice.control.Ack
+	(*RequestBuild)(nil),            // 17: sluice.control.RequestBuild
+	(*Deploy)(nil),                  // 18: sluice.control.Deploy
+	(*Release)(nil),                 // 19: sluice.control.Release
+	(*AbandonBuild)(nil),            // 20: sluice.control.AbandonBuild
+	(*PutObject)(nil),               // 21: sluice.control.PutObject
+	(*GetObject)(nil),               // 22: sluice.control.GetObject
+	(*ObjectBytes)(nil),             // 23: sluice.control.ObjectBytes
+	(*ListObjects)(nil),             // 24: sluice.control.ListObjects
+	(*LogsRequest)(nil),             // 25: sluice.control.LogsRequest
+	(*LogChunk)(nil),                // 26: sluice.control.LogChunk
+	(*jobpb.Object)(nil),            // 27: sluice.job.Object
+	(*taskpb.PartitionName)(nil),    // 28: sluice.task.PartitionName
+	(*taskpb.SubtaskUpdate)(nil),    // 29: sluice.task.SubtaskUpdate
+	(*taskpb.CommitResult)(nil),     // 30: sluice.task.CommitResult
+	(*taskpb.Sample)(nil),           // 31: sluice.task.Sample
+	(*taskpb.SplitsDiscovered)(nil), // 32: sluice.task.SplitsDiscovered
+	(*taskpb.SplitRequest)(nil),     // 33: sluice.task.SplitRequest
+	(*snapshotpb.Ack)(nil),          // 34: sluice.snapshot.Ack
+	(jobpb.FailureKind)(0),          // 35: sluice.job.FailureKind
+	(*jobpb.Failure)(nil),           // 36: sluice.job.Failure
+	(*taskpb.Built)(nil),            // 37: sluice.task.Built
+	(*taskpb.Cancel)(nil),           // 38: sluice.task.Cancel
+	(*taskpb.Commit)(nil),           // 39: sluice.task.Commit
+	(*taskpb.AssignSplits)(nil),     // 40: sluice.task.AssignSplits
+	(*taskpb.OpenGate)(nil),         // 41: sluice.task.OpenGate
+	(*taskpb.DropPartitions)(nil),   // 42: sluice.task.DropPartitions
+	(*taskpb.Trigger)(nil),          // 43: sluice.task.Trigger
+	(*taskpb.CheckpointNotice)(nil), // 44: sluice.task.CheckpointNotice
+	(*taskpb.GroupClocks)(nil),      // 45: sluice.task.GroupClocks
+	(*jobpb.StoredObject)(nil),      // 46: sluice.job.StoredObject
+	(*taskpb.StoreAddress)(nil),     // 47: sluice.task.StoreAddress
+	(*jobpb.JobSpec)(nil),           // 48: sluice.job.JobSpec
+	(*taskpb.Deployment)(nil),       // 49: sluice.task.Deployment
 }
 var file_proto_controlpb_control_proto_depIdxs = []int32{
 	1,  // 0: sluice.control.WorkerMessage.register:type_name -> sluice.control.Register
-	4,  // 1: sluice.control.WorkerMessage.heartbeat:type_name -> sluice.control.Heartbeat
-	6,  // 2: sluice.control.WorkerMessage.report:type_name -> sluice.control.Report
-	8,  // 3: sluice.control.WorkerMessage.build_result:type_name -> sluice.control.BuildResult
-	9,  // 4: sluice.control.WorkerMessage.draining:type_name -> sluice.control.Draining
-	2,  // 5: sluice.control.WorkerMessage.lost:type_name -> sluice.control.PartitionInventory
-	3,  // 6: sluice.control.Register.processes:type_name -> sluice.control.ProcessInventory
-	2,  // 7: sluice.control.Register.partitions:type_name -> sluice.control.PartitionInventory
-	19, // 8: sluice.control.PartitionInventory.partitions:type_name -> sluice.task.PartitionName
-	20, // 9: sluice.control.ProcessInventory.subtasks:type_name -> sluice.task.SubtaskUpdate
-	21, // 10: sluice.control.ProcessInventory.commit_results:type_name -> sluice.task.CommitResult
-	5,  // 11: sluice.control.Heartbeat.samples:type_name -> sluice.control.ProcessSample
-	22, // 12: sluice.control.ProcessSample.sample:type_name -> sluice.task.Sample
-	20, // 13: sluice.control.Report.subtask:type_name -> sluice.task.SubtaskUpdate
-	7,  // 14: sluice.control.Report.exit:type_name -> sluice.control.ProcessExit
-	21, // 15: sluice.control.Report.commit:type_name -> sluice.task.CommitResult
-	23, // 16: sluice.control.Report.splits:type_name -> sluice.task.SplitsDiscovered
-	24, // 17: sluice.control.Report.split_request:type_name -> sluice.task.SplitRequest
-	25, // 18: sluice.control.ProcessExit.kind:type_name -> sluice.job.FailureKind
-	26, // 19: sluice.control.ProcessExit.failure:type_name -> sluice.job.Failure
-	27, // 20: sluice.control.BuildResult.built:type_name -> sluice.task.Built
-	26, // 21: sluice.control.BuildResult.failure:type_name -> sluice.job.Failure
-	11, // 22: sluice.control.CoordinatorMessage.welcome:type_name -> sluice.control.Welcome
-	12, // 23: sluice.control.CoordinatorMessage.ack:type_name -> sluice.control.Ack
-	13, // 24: sluice.control.CoordinatorMessage.build:type_name -> sluice.control.RequestBuild
-	14, // 25: sluice.control.CoordinatorMessage.deploy:type_name -> sluice.control.Deploy
-	28, // 26: sluice.control.CoordinatorMessage.cancel:type_name -> sluice.task.Cancel
-	29, // 27: sluice.control.CoordinatorMessage.commit:type_name -> sluice.task.Commit
-	15, // 28: sluice.control.CoordinatorMessage.release:type_name -> sluice.control.Release
-	30, // 29: sluice.control.CoordinatorMessage.assign_splits:type_name -> sluice.task.AssignSplits
-	16, // 30: sluice.control.CoordinatorMessage.abandon_build:type_name -> sluice.control.AbandonBuild
-	31, // 31: sluice.control.CoordinatorMessage.open_gate:type_name -> sluice.task.OpenGate
-	32, // 32: sluice.control.CoordinatorMessage.drop_partitions:type_name -> sluice.task.DropPartitions
-	33, // 33: sluice.control.CoordinatorMessage.group_clocks:type_name -> sluice.task.GroupClocks
-	34, // 34: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
-	35, // 35: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
-	0,  // 36: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
-	17, // 37: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
-	10, // 38: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
-	18, // 39: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
-	38, // [38:40] is the sub-list for method output_type
-	36, // [36:38] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	5,  // 1: sluice.control.WorkerMessage.heartbeat:type_name -> sluice.control.Heartbeat
+	7,  // 2: sluice.control.WorkerMessage.report:type_name -> sluice.control.Report
+	9,  // 3: sluice.control.WorkerMessage.build_result:type_name -> sluice.control.BuildResult
+	10, // 4: sluice.control.WorkerMessage.draining:type_name -> sluice.control.Draining
+	3,  // 5: sluice.control.WorkerMessage.lost:type_name -> sluice.control.PartitionInventory
+	14, // 6: sluice.control.WorkerMessage.objects:type_name -> sluice.control.ObjectsReport
+	4,  // 7: sluice.control.Register.processes:type_name -> sluice.control.ProcessInventory
+	3,  // 8: sluice.control.Register.partitions:type_name -> sluice.control.PartitionInventory
+	2,  // 9: sluice.control.Register.objects:type_name -> sluice.control.ObjectInventory
+	27, // 10: sluice.control.ObjectInventory.objects:type_name -> sluice.job.Object
+	28, // 11: sluice.control.PartitionInventory.partitions:type_name -> sluice.task.PartitionName
+	29, // 12: sluice.control.ProcessInventory.subtasks:type_name -> sluice.task.SubtaskUpdate
+	30, // 13: sluice.control.ProcessInventory.commit_results:type_name -> sluice.task.CommitResult
+	6,  // 14: sluice.control.Heartbeat.samples:type_name -> sluice.control.ProcessSample
+	31, // 15: sluice.control.ProcessSample.sample:type_name -> sluice.task.Sample
+	29, // 16: sluice.control.Report.subtask:type_name -> sluice.task.SubtaskUpdate
+	8,  // 17: sluice.control.Report.exit:type_name -> sluice.control.ProcessExit
+	30, // 18: sluice.control.Report.commit:type_name -> sluice.task.CommitResult
+	32, // 19: sluice.control.Report.splits:type_name -> sluice.task.SplitsDiscovered
+	33, // 20: sluice.control.Report.split_request:type_name -> sluice.task.SplitRequest
+	34, // 21: sluice.control.Report.ack:type_name -> sluice.snapshot.Ack
+	35, // 22: sluice.control.ProcessExit.kind:type_name -> sluice.job.FailureKind
+	36, // 23: sluice.control.ProcessExit.failure:type_name -> sluice.job.Failure
+	37, // 24: sluice.control.BuildResult.built:type_name -> sluice.task.Built
+	36, // 25: sluice.control.BuildResult.failure:type_name -> sluice.job.Failure
+	15, // 26: sluice.control.CoordinatorMessage.welcome:type_name -> sluice.control.Welcome
+	16, // 27: sluice.control.CoordinatorMessage.ack:type_name -> sluice.control.Ack
+	17, // 28: sluice.control.CoordinatorMessage.build:type_name -> sluice.control.RequestBuild
+	18, // 29: sluice.control.CoordinatorMessage.deploy:type_name -> sluice.control.Deploy
+	38, // 30: sluice.control.CoordinatorMessage.cancel:type_name -> sluice.task.Cancel
+	39, // 31: sluice.control.CoordinatorMessage.commit:type_name -> sluice.task.Commit
+	19, // 32: sluice.control.CoordinatorMessage.release:type_name -> sluice.control.Release
+	40, // 33: sluice.control.CoordinatorMessage.assign_splits:type_name -> sluice.task.AssignSplits
+	20, // 34: sluice.control.CoordinatorMessage.abandon_build:type_name -> sluice.control.AbandonBuild
+	41, // 35: sluice.control.CoordinatorMessage.open_gate:type_name -> sluice.task.OpenGate
+	42, // 36: sluice.control.CoordinatorMessage.drop_partitions:type_name -> sluice.task.DropPartitions
+	43, // 37: sluice.control.CoordinatorMessage.trigger:type_name -> sluice.task.Trigger
+	44, // 38: sluice.control.CoordinatorMessage.checkpoint_notice:type_name -> sluice.task.CheckpointNotice
+	12, // 39: sluice.control.CoordinatorMessage.delete_objects:type_name -> sluice.control.DeleteObjects
+	13, // 40: sluice.control.CoordinatorMessage.copy_objects:type_name -> sluice.control.CopyObjects
+	45, // 41: sluice.control.CoordinatorMessage.group_clocks:type_name -> sluice.task.GroupClocks
+	46, // 42: sluice.control.CopyObjects.objects:type_name -> sluice.job.StoredObject
+	47, // 43: sluice.control.CopyObjects.stores:type_name -> sluice.task.StoreAddress
+	27, // 44: sluice.control.ObjectsReport.stored:type_name -> sluice.job.Object
+	48, // 45: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
+	49, // 46: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
+	27, // 47: sluice.control.PutObject.object:type_name -> sluice.job.Object
+	0,  // 48: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
+	25, // 49: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
+	21, // 50: sluice.control.Objects.Put:input_type -> sluice.control.PutObject
+	22, // 51: sluice.control.Objects.Get:input_type -> sluice.control.GetObject
+	24, // 52: sluice.control.Objects.List:input_type -> sluice.control.ListObjects
+	11, // 53: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
+	26, // 54: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
+	27, // 55: sluice.control.Objects.Put:output_type -> sluice.job.Object
+	23, // 56: sluice.control.Objects.Get:output_type -> sluice.control.ObjectBytes
+	27, // 57: sluice.control.Objects.List:output_type -> sluice.job.Object
+	53, // [53:58] is the sub-list for method output_type
+	48, // [48:53] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_proto_controlpb_control_proto_init() }
@@ -1931,15 +2573,17 @@ func file_proto_controlpb_control_proto_init() {
 		(*WorkerMessage_BuildResult)(nil),
 		(*WorkerMessage_Draining)(nil),
 		(*WorkerMessage_Lost)(nil),
+		(*WorkerMessage_Objects)(nil),
 	}
-	file_proto_controlpb_control_proto_msgTypes[6].OneofWrappers = []any{
+	file_proto_controlpb_control_proto_msgTypes[7].OneofWrappers = []any{
 		(*Report_Subtask)(nil),
 		(*Report_Exit)(nil),
 		(*Report_Commit)(nil),
 		(*Report_Splits)(nil),
 		(*Report_SplitRequest)(nil),
+		(*Report_Ack)(nil),
 	}
-	file_proto_controlpb_control_proto_msgTypes[10].OneofWrappers = []any{
+	file_proto_controlpb_control_proto_msgTypes[11].OneofWrappers = []any{
 		(*CoordinatorMessage_Welcome)(nil),
 		(*CoordinatorMessage_Ack)(nil),
 		(*CoordinatorMessage_Build)(nil),
@@ -1951,7 +2595,15 @@ func file_proto_controlpb_control_proto_init() {
 		(*CoordinatorMessage_AbandonBuild)(nil),
 		(*CoordinatorMessage_OpenGate)(nil),
 		(*CoordinatorMessage_DropPartitions)(nil),
+		(*CoordinatorMessage_Trigger)(nil),
+		(*CoordinatorMessage_CheckpointNotice)(nil),
+		(*CoordinatorMessage_DeleteObjects)(nil),
+		(*CoordinatorMessage_CopyObjects)(nil),
 		(*CoordinatorMessage_GroupClocks)(nil),
+	}
+	file_proto_controlpb_control_proto_msgTypes[21].OneofWrappers = []any{
+		(*PutObject_Object)(nil),
+		(*PutObject_Data)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1959,9 +2611,9 @@ func file_proto_controlpb_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_controlpb_control_proto_rawDesc), len(file_proto_controlpb_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   27,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_proto_controlpb_control_proto_goTypes,
 		DependencyIndexes: file_proto_controlpb_control_proto_depIdxs,

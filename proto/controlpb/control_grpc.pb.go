@@ -12,6 +12,7 @@ package controlpb
 
 import (
 	context "context"
+	jobpb "github.com/sluiceio/sluice/proto/jobpb"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -221,6 +222,189 @@ var Agent_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Logs",
 			Handler:       _Agent_Logs_Handler,
+			ServerStreams: true,
+		},
+	},
+	Metadata: "proto/controlpb/control.proto",
+}
+
+const (
+	Objects_Put_FullMethodName  = "/sluice.control.Objects/Put"
+	Objects_Get_FullMethodName  = "/sluice.control.Objects/Get"
+	Objects_List_FullMethodName = "/sluice.control.Objects/List"
+)
+
+// ObjectsClient is the client API for Objects service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Objects is the store of a worker: what is put is durable when the call returns without error; after an error it may be there
+// or not. Names are written once.
+type ObjectsClient interface {
+	Put(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutObject, jobpb.Object], error)
+	Get(ctx context.Context, in *GetObject, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ObjectBytes], error)
+	List(ctx context.Context, in *ListObjects, opts ...grpc.CallOption) (grpc.ServerStreamingClient[jobpb.Object], error)
+}
+
+type objectsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewObjectsClient(cc grpc.ClientConnInterface) ObjectsClient {
+	return &objectsClient{cc}
+}
+
+func (c *objectsClient) Put(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutObject, jobpb.Object], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Objects_ServiceDesc.Streams[0], Objects_Put_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[PutObject, jobpb.Object]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Objects_PutClient = grpc.ClientStreamingClient[PutObject, jobpb.Object]
+
+func (c *objectsClient) Get(ctx context.Context, in *GetObject, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ObjectBytes], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Objects_ServiceDesc.Streams[1], Objects_Get_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GetObject, ObjectBytes]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Objects_GetClient = grpc.ServerStreamingClient[ObjectBytes]
+
+func (c *objectsClient) List(ctx context.Context, in *ListObjects, opts ...grpc.CallOption) (grpc.ServerStreamingClient[jobpb.Object], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Objects_ServiceDesc.Streams[2], Objects_List_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ListObjects, jobpb.Object]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Objects_ListClient = grpc.ServerStreamingClient[jobpb.Object]
+
+// ObjectsServer is the server API for Objects service.
+// All implementations must embed UnimplementedObjectsServer
+// for forward compatibility.
+//
+// Objects is the store of a worker: what is put is durable when the call returns without error; after an error it may be there
+// or not. Names are written once.
+type ObjectsServer interface {
+	Put(grpc.ClientStreamingServer[PutObject, jobpb.Object]) error
+	Get(*GetObject, grpc.ServerStreamingServer[ObjectBytes]) error
+	List(*ListObjects, grpc.ServerStreamingServer[jobpb.Object]) error
+	mustEmbedUnimplementedObjectsServer()
+}
+
+// UnimplementedObjectsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedObjectsServer struct{}
+
+func (UnimplementedObjectsServer) Put(grpc.ClientStreamingServer[PutObject, jobpb.Object]) error {
+	return status.Error(codes.Unimplemented, "method Put not implemented")
+}
+func (UnimplementedObjectsServer) Get(*GetObject, grpc.ServerStreamingServer[ObjectBytes]) error {
+	return status.Error(codes.Unimplemented, "method Get not implemented")
+}
+func (UnimplementedObjectsServer) List(*ListObjects, grpc.ServerStreamingServer[jobpb.Object]) error {
+	return status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedObjectsServer) mustEmbedUnimplementedObjectsServer() {}
+func (UnimplementedObjectsServer) testEmbeddedByValue()                 {}
+
+// UnsafeObjectsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to ObjectsServer will
+// result in compilation errors.
+type UnsafeObjectsServer interface {
+	mustEmbedUnimplementedObjectsServer()
+}
+
+func RegisterObjectsServer(s grpc.ServiceRegistrar, srv ObjectsServer) {
+	// If the following call panics, it indicates UnimplementedObjectsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Objects_ServiceDesc, srv)
+}
+
+func _Objects_Put_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ObjectsServer).Put(&grpc.GenericServerStream[PutObject, jobpb.Object]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Objects_PutServer = grpc.ClientStreamingServer[PutObject, jobpb.Object]
+
+func _Objects_Get_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GetObject)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ObjectsServer).Get(m, &grpc.GenericServerStream[GetObject, ObjectBytes]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Objects_GetServer = grpc.ServerStreamingServer[ObjectBytes]
+
+func _Objects_List_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ListObjects)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ObjectsServer).List(m, &grpc.GenericServerStream[ListObjects, jobpb.Object]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Objects_ListServer = grpc.ServerStreamingServer[jobpb.Object]
+
+// Objects_ServiceDesc is the grpc.ServiceDesc for Objects service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Objects_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "sluice.control.Objects",
+	HandlerType: (*ObjectsServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Put",
+			Handler:       _Objects_Put_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Get",
+			Handler:       _Objects_Get_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "List",
+			Handler:       _Objects_List_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -330,6 +330,7 @@ const (
 	SubtaskState_SUBTASK_FINISHED    SubtaskState = 4 // end of input processed, last sink output prepared
 	SubtaskState_SUBTASK_FAILED      SubtaskState = 5
 	SubtaskState_SUBTASK_CANCELLED   SubtaskState = 6
+	SubtaskState_SUBTASK_FINISHING   SubtaskState = 7 // in a region that takes checkpoints: end of input processed, and no completed checkpoint contains that yet
 )
 
 // Enum value maps for SubtaskState.
@@ -342,6 +343,7 @@ var (
 		4: "SUBTASK_FINISHED",
 		5: "SUBTASK_FAILED",
 		6: "SUBTASK_CANCELLED",
+		7: "SUBTASK_FINISHING",
 	}
 	SubtaskState_value = map[string]int32{
 		"SUBTASK_UNSPECIFIED": 0,
@@ -351,6 +353,7 @@ var (
 		"SUBTASK_FINISHED":    4,
 		"SUBTASK_FAILED":      5,
 		"SUBTASK_CANCELLED":   6,
+		"SUBTASK_FINISHING":   7,
 	}
 )
 
@@ -379,6 +382,64 @@ func (x SubtaskState) Number() protoreflect.EnumNumber {
 // Deprecated: Use SubtaskState.Descriptor instead.
 func (SubtaskState) EnumDescriptor() ([]byte, []int) {
 	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{5}
+}
+
+type CheckpointKind int32
+
+const (
+	CheckpointKind_CHECKPOINT_UNSPECIFIED CheckpointKind = 0
+	CheckpointKind_CHECKPOINT_PERIODIC    CheckpointKind = 1 // owned by the cluster
+	CheckpointKind_CHECKPOINT_SAVEPOINT   CheckpointKind = 2 // asked for, owned by the user
+	CheckpointKind_CHECKPOINT_STOP        CheckpointKind = 3 // a savepoint with which the job stops: sources emit nothing behind the barrier
+	CheckpointKind_CHECKPOINT_DRAIN       CheckpointKind = 4 // as STOP, behind the end of time: windows fire
+	CheckpointKind_CHECKPOINT_FINAL       CheckpointKind = 5 // of a job whose subtasks are all finishing
+)
+
+// Enum value maps for CheckpointKind.
+var (
+	CheckpointKind_name = map[int32]string{
+		0: "CHECKPOINT_UNSPECIFIED",
+		1: "CHECKPOINT_PERIODIC",
+		2: "CHECKPOINT_SAVEPOINT",
+		3: "CHECKPOINT_STOP",
+		4: "CHECKPOINT_DRAIN",
+		5: "CHECKPOINT_FINAL",
+	}
+	CheckpointKind_value = map[string]int32{
+		"CHECKPOINT_UNSPECIFIED": 0,
+		"CHECKPOINT_PERIODIC":    1,
+		"CHECKPOINT_SAVEPOINT":   2,
+		"CHECKPOINT_STOP":        3,
+		"CHECKPOINT_DRAIN":       4,
+		"CHECKPOINT_FINAL":       5,
+	}
+)
+
+func (x CheckpointKind) Enum() *CheckpointKind {
+	p := new(CheckpointKind)
+	*p = x
+	return p
+}
+
+func (x CheckpointKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CheckpointKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_proto_jobpb_job_proto_enumTypes[6].Descriptor()
+}
+
+func (CheckpointKind) Type() protoreflect.EnumType {
+	return &file_proto_jobpb_job_proto_enumTypes[6]
+}
+
+func (x CheckpointKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CheckpointKind.Descriptor instead.
+func (CheckpointKind) EnumDescriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{6}
 }
 
 type RegionStatus int32
@@ -426,11 +487,11 @@ func (x RegionStatus) String() string {
 }
 
 func (RegionStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_proto_jobpb_job_proto_enumTypes[6].Descriptor()
+	return file_proto_jobpb_job_proto_enumTypes[7].Descriptor()
 }
 
 func (RegionStatus) Type() protoreflect.EnumType {
-	return &file_proto_jobpb_job_proto_enumTypes[6]
+	return &file_proto_jobpb_job_proto_enumTypes[7]
 }
 
 func (x RegionStatus) Number() protoreflect.EnumNumber {
@@ -439,7 +500,7 @@ func (x RegionStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RegionStatus.Descriptor instead.
 func (RegionStatus) EnumDescriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{6}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{7}
 }
 
 type PartitionState int32
@@ -478,11 +539,11 @@ func (x PartitionState) String() string {
 }
 
 func (PartitionState) Descriptor() protoreflect.EnumDescriptor {
-	return file_proto_jobpb_job_proto_enumTypes[7].Descriptor()
+	return file_proto_jobpb_job_proto_enumTypes[8].Descriptor()
 }
 
 func (PartitionState) Type() protoreflect.EnumType {
-	return &file_proto_jobpb_job_proto_enumTypes[7]
+	return &file_proto_jobpb_job_proto_enumTypes[8]
 }
 
 func (x PartitionState) Number() protoreflect.EnumNumber {
@@ -491,7 +552,7 @@ func (x PartitionState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PartitionState.Descriptor instead.
 func (PartitionState) EnumDescriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{7}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{8}
 }
 
 type FailureKind int32
@@ -530,11 +591,11 @@ func (x FailureKind) String() string {
 }
 
 func (FailureKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_proto_jobpb_job_proto_enumTypes[8].Descriptor()
+	return file_proto_jobpb_job_proto_enumTypes[9].Descriptor()
 }
 
 func (FailureKind) Type() protoreflect.EnumType {
-	return &file_proto_jobpb_job_proto_enumTypes[8]
+	return &file_proto_jobpb_job_proto_enumTypes[9]
 }
 
 func (x FailureKind) Number() protoreflect.EnumNumber {
@@ -543,7 +604,7 @@ func (x FailureKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FailureKind.Descriptor instead.
 func (FailureKind) EnumDescriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{8}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{9}
 }
 
 // Graph is what the user built: operators and edges, no parallel instances. Operators stand in topological order.
@@ -1394,6 +1455,7 @@ type Region struct {
 	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Subtasks      []*SubtaskRange        `protobuf:"bytes,2,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
 	InputEdges    []int32                `protobuf:"varint,4,rep,packed,name=input_edges,json=inputEdges,proto3" json:"input_edges,omitempty"` // BLOCKING edges whose results this region reads, those made inside the region included
+	Checkpointed  bool                   `protobuf:"varint,5,opt,name=checkpointed,proto3" json:"checkpointed,omitempty"`                      // it takes part in checkpoints; else it runs again from its inputs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1447,6 +1509,13 @@ func (x *Region) GetInputEdges() []int32 {
 		return x.InputEdges
 	}
 	return nil
+}
+
+func (x *Region) GetCheckpointed() bool {
+	if x != nil {
+		return x.Checkpointed
+	}
+	return false
 }
 
 type SubtaskRange struct {
@@ -1608,10 +1677,11 @@ type Job struct {
 	RestartAtUs   int64                  `protobuf:"varint,19,opt,name=restart_at_us,json=restartAtUs,proto3" json:"restart_at_us,omitempty"` // when the last back-off of its regions ends; 0: none waits one out
 	Planner       string                 `protobuf:"bytes,20,opt,name=planner,proto3" json:"planner,omitempty"`                               // worker that builds the graph while PLANNING
 	PlanAttempt   uint32                 `protobuf:"varint,21,opt,name=plan_attempt,json=planAttempt,proto3" json:"plan_attempt,omitempty"`
-	Revision      uint64                 `protobuf:"varint,22,opt,name=revision,proto3" json:"revision,omitempty"`  // Raft index of the last change
-	Committer     *Committer             `protobuf:"bytes,23,opt,name=committer,proto3" json:"committer,omitempty"` // a process deployed only to commit or to remove the output of an ending job
-	History       []*Restart             `protobuf:"bytes,24,rep,name=history,proto3" json:"history,omitempty"`     // bounded, newest last: what the restart strategy judges by
-	Slots         []*SlotGrant           `protobuf:"bytes,25,rep,name=slots,proto3" json:"slots,omitempty"`         // held by this job, ordered by slot
+	Revision      uint64                 `protobuf:"varint,22,opt,name=revision,proto3" json:"revision,omitempty"`      // Raft index of the last change
+	Committer     *Committer             `protobuf:"bytes,23,opt,name=committer,proto3" json:"committer,omitempty"`     // a process deployed only to commit or to remove the output of an ending job
+	History       []*Restart             `protobuf:"bytes,24,rep,name=history,proto3" json:"history,omitempty"`         // bounded, newest last: what the restart strategy judges by
+	Slots         []*SlotGrant           `protobuf:"bytes,25,rep,name=slots,proto3" json:"slots,omitempty"`             // held by this job, ordered by slot
+	Checkpoints   *Checkpoints           `protobuf:"bytes,26,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"` // absent: it has none and takes none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1821,6 +1891,675 @@ func (x *Job) GetSlots() []*SlotGrant {
 	return nil
 }
 
+func (x *Job) GetCheckpoints() *Checkpoints {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
+// Checkpoints are the facts of a job's checkpoints: pointers and digests, never contents.
+type Checkpoints struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Next          uint64                 `protobuf:"varint,1,opt,name=next,proto3" json:"next,omitempty"`           // id of the next one; ids grow for the life of the job, savepoints included
+	Started       *CheckpointStart       `protobuf:"bytes,2,opt,name=started,proto3" json:"started,omitempty"`      // the one under way; absent: none is
+	Completed     []*CheckpointDone      `protobuf:"bytes,3,rep,name=completed,proto3" json:"completed,omitempty"`  // those that are kept, oldest first; the last one is what a restart goes back to
+	Objects       []*StoredObject        `protobuf:"bytes,4,rep,name=objects,proto3" json:"objects,omitempty"`      // ordered by name: everything that a kept or started one may name, with its places
+	Deleting      []string               `protobuf:"bytes,5,rep,name=deleting,proto3" json:"deleting,omitempty"`    // names that a committed plan deletes; ordered
+	History       []*CheckpointRecord    `protobuf:"bytes,6,rep,name=history,proto3" json:"history,omitempty"`      // bounded, newest last
+	Failed        int32                  `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`       // in a row, since the last that completed
+	Confirmed     uint64                 `protobuf:"varint,8,opt,name=confirmed,proto3" json:"confirmed,omitempty"` // every output up to this id is visible
+	Wanted        []*SavepointRequest    `protobuf:"bytes,9,rep,name=wanted,proto3" json:"wanted,omitempty"`        // savepoints that were asked for and not started, oldest first
+	Origin        uint64                 `protobuf:"varint,10,opt,name=origin,proto3" json:"origin,omitempty"`      // checkpoint of another job that this one began with, under its own id here; 0: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checkpoints) Reset() {
+	*x = Checkpoints{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checkpoints) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checkpoints) ProtoMessage() {}
+
+func (x *Checkpoints) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
+func (*Checkpoints) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Checkpoints) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *Checkpoints) GetStarted() *CheckpointStart {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *Checkpoints) GetCompleted() []*CheckpointDone {
+	if x != nil {
+		return x.Completed
+	}
+	return nil
+}
+
+func (x *Checkpoints) GetObjects() []*StoredObject {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *Checkpoints) GetDeleting() []string {
+	if x != nil {
+		return x.Deleting
+	}
+	return nil
+}
+
+func (x *Checkpoints) GetHistory() []*CheckpointRecord {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+func (x *Checkpoints) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *Checkpoints) GetConfirmed() uint64 {
+	if x != nil {
+		return x.Confirmed
+	}
+	return 0
+}
+
+func (x *Checkpoints) GetWanted() []*SavepointRequest {
+	if x != nil {
+		return x.Wanted
+	}
+	return nil
+}
+
+func (x *Checkpoints) GetOrigin() uint64 {
+	if x != nil {
+		return x.Origin
+	}
+	return 0
+}
+
+// CheckpointStart is a checkpoint under way.
+type CheckpointStart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind          CheckpointKind         `protobuf:"varint,2,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"`
+	Base          uint64                 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"` // newest completed one when it was started; 0: none. It is not deleted meanwhile
+	StartedUs     int64                  `protobuf:"varint,4,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	Regions       []*RegionRef           `protobuf:"bytes,5,rep,name=regions,proto3" json:"regions,omitempty"`                      // that take part, with the epochs that they must still have when it completes
+	RequestId     string                 `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the savepoint that was asked for
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointStart) Reset() {
+	*x = CheckpointStart{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointStart) ProtoMessage() {}
+
+func (x *CheckpointStart) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointStart.ProtoReflect.Descriptor instead.
+func (*CheckpointStart) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CheckpointStart) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CheckpointStart) GetKind() CheckpointKind {
+	if x != nil {
+		return x.Kind
+	}
+	return CheckpointKind_CHECKPOINT_UNSPECIFIED
+}
+
+func (x *CheckpointStart) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *CheckpointStart) GetStartedUs() int64 {
+	if x != nil {
+		return x.StartedUs
+	}
+	return 0
+}
+
+func (x *CheckpointStart) GetRegions() []*RegionRef {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+func (x *CheckpointStart) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type RegionRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Region        int32                  `protobuf:"varint,1,opt,name=region,proto3" json:"region,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegionRef) Reset() {
+	*x = RegionRef{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegionRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegionRef) ProtoMessage() {}
+
+func (x *RegionRef) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegionRef.ProtoReflect.Descriptor instead.
+func (*RegionRef) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RegionRef) GetRegion() int32 {
+	if x != nil {
+		return x.Region
+	}
+	return 0
+}
+
+func (x *RegionRef) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+// CheckpointDone is a completed checkpoint.
+type CheckpointDone struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind          CheckpointKind         `protobuf:"varint,2,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"`
+	Base          uint64                 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
+	StartedUs     int64                  `protobuf:"varint,4,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	CompletedUs   int64                  `protobuf:"varint,5,opt,name=completed_us,json=completedUs,proto3" json:"completed_us,omitempty"`
+	Manifest      *Object                `protobuf:"bytes,6,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	Objects       []string               `protobuf:"bytes,7,rep,name=objects,proto3" json:"objects,omitempty"`                          // names of what the manifest needs, itself included; ordered
+	Bytes         int64                  `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`                             // written for it
+	StateBytes    int64                  `protobuf:"varint,9,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"` // of all that the manifest names
+	RequestId     string                 `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointDone) Reset() {
+	*x = CheckpointDone{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointDone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointDone) ProtoMessage() {}
+
+func (x *CheckpointDone) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointDone.ProtoReflect.Descriptor instead.
+func (*CheckpointDone) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *CheckpointDone) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CheckpointDone) GetKind() CheckpointKind {
+	if x != nil {
+		return x.Kind
+	}
+	return CheckpointKind_CHECKPOINT_UNSPECIFIED
+}
+
+func (x *CheckpointDone) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *CheckpointDone) GetStartedUs() int64 {
+	if x != nil {
+		return x.StartedUs
+	}
+	return 0
+}
+
+func (x *CheckpointDone) GetCompletedUs() int64 {
+	if x != nil {
+		return x.CompletedUs
+	}
+	return 0
+}
+
+func (x *CheckpointDone) GetManifest() *Object {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
+}
+
+func (x *CheckpointDone) GetObjects() []string {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *CheckpointDone) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *CheckpointDone) GetStateBytes() int64 {
+	if x != nil {
+		return x.StateBytes
+	}
+	return 0
+}
+
+func (x *CheckpointDone) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// CheckpointRecord is one entry of the history.
+type CheckpointRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind          CheckpointKind         `protobuf:"varint,2,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"`
+	StartedUs     int64                  `protobuf:"varint,3,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	EndedUs       int64                  `protobuf:"varint,4,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
+	Completed     bool                   `protobuf:"varint,5,opt,name=completed,proto3" json:"completed,omitempty"`
+	Failure       *Failure               `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"` // why it was given up
+	Bytes         int64                  `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	StateBytes    int64                  `protobuf:"varint,8,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
+	AlignedUs     int64                  `protobuf:"varint,9,opt,name=aligned_us,json=alignedUs,proto3" json:"aligned_us,omitempty"` // the longest wait for barriers of one subtask
+	FrozenUs      int64                  `protobuf:"varint,10,opt,name=frozen_us,json=frozenUs,proto3" json:"frozen_us,omitempty"`   // the longest time that the records of one subtask stood still
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointRecord) Reset() {
+	*x = CheckpointRecord{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointRecord) ProtoMessage() {}
+
+func (x *CheckpointRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointRecord.ProtoReflect.Descriptor instead.
+func (*CheckpointRecord) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CheckpointRecord) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CheckpointRecord) GetKind() CheckpointKind {
+	if x != nil {
+		return x.Kind
+	}
+	return CheckpointKind_CHECKPOINT_UNSPECIFIED
+}
+
+func (x *CheckpointRecord) GetStartedUs() int64 {
+	if x != nil {
+		return x.StartedUs
+	}
+	return 0
+}
+
+func (x *CheckpointRecord) GetEndedUs() int64 {
+	if x != nil {
+		return x.EndedUs
+	}
+	return 0
+}
+
+func (x *CheckpointRecord) GetCompleted() bool {
+	if x != nil {
+		return x.Completed
+	}
+	return false
+}
+
+func (x *CheckpointRecord) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *CheckpointRecord) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *CheckpointRecord) GetStateBytes() int64 {
+	if x != nil {
+		return x.StateBytes
+	}
+	return 0
+}
+
+func (x *CheckpointRecord) GetAlignedUs() int64 {
+	if x != nil {
+		return x.AlignedUs
+	}
+	return 0
+}
+
+func (x *CheckpointRecord) GetFrozenUs() int64 {
+	if x != nil {
+		return x.FrozenUs
+	}
+	return 0
+}
+
+type SavepointRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Kind          CheckpointKind         `protobuf:"varint,2,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"` // SAVEPOINT, STOP or DRAIN
+	TimeUs        int64                  `protobuf:"varint,3,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavepointRequest) Reset() {
+	*x = SavepointRequest{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavepointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavepointRequest) ProtoMessage() {}
+
+func (x *SavepointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavepointRequest.ProtoReflect.Descriptor instead.
+func (*SavepointRequest) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SavepointRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *SavepointRequest) GetKind() CheckpointKind {
+	if x != nil {
+		return x.Kind
+	}
+	return CheckpointKind_CHECKPOINT_UNSPECIFIED
+}
+
+func (x *SavepointRequest) GetTimeUs() int64 {
+	if x != nil {
+		return x.TimeUs
+	}
+	return 0
+}
+
+// Object is something that was stored under a name that is never used again.
+type Object struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // JOB/JOBEPOCH/PROCESS/ID-N.segment, JOB/JOBEPOCH/ID-TERM.manifest
+	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`    // bytes
+	Digest        []byte                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"` // SHA-256 of the content
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Object) Reset() {
+	*x = Object{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Object) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Object) ProtoMessage() {}
+
+func (x *Object) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Object.ProtoReflect.Descriptor instead.
+func (*Object) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Object) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Object) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Object) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+// StoredObject is an object with the stores that hold it: ids of the data directories of workers, or the name of a shared store.
+type StoredObject struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Object        *Object                `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
+	Stores        []string               `protobuf:"bytes,2,rep,name=stores,proto3" json:"stores,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredObject) Reset() {
+	*x = StoredObject{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredObject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredObject) ProtoMessage() {}
+
+func (x *StoredObject) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredObject.ProtoReflect.Descriptor instead.
+func (*StoredObject) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *StoredObject) GetObject() *Object {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *StoredObject) GetStores() []string {
+	if x != nil {
+		return x.Stores
+	}
+	return nil
+}
+
 // SlotGrant: slot number slot of the job lies on a worker. Subtask i of every chain of a slot group lives in the group's
 // slot i. A grant ends when the last attempt in it ended; a restarting job keeps its grants through the back-off.
 type SlotGrant struct {
@@ -1834,7 +2573,7 @@ type SlotGrant struct {
 
 func (x *SlotGrant) Reset() {
 	*x = SlotGrant{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[12]
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +2585,7 @@ func (x *SlotGrant) String() string {
 func (*SlotGrant) ProtoMessage() {}
 
 func (x *SlotGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[12]
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +2598,7 @@ func (x *SlotGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGrant.ProtoReflect.Descriptor instead.
 func (*SlotGrant) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{12}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SlotGrant) GetSlot() int32 {
@@ -1895,7 +2634,7 @@ type Committer struct {
 
 func (x *Committer) Reset() {
 	*x = Committer{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2646,7 @@ func (x *Committer) String() string {
 func (*Committer) ProtoMessage() {}
 
 func (x *Committer) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2659,7 @@ func (x *Committer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committer.ProtoReflect.Descriptor instead.
 func (*Committer) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{13}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Committer) GetWorker() string {
@@ -1956,7 +2695,7 @@ type Restart struct {
 
 func (x *Restart) Reset() {
 	*x = Restart{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[14]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2707,7 @@ func (x *Restart) String() string {
 func (*Restart) ProtoMessage() {}
 
 func (x *Restart) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[14]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2720,7 @@ func (x *Restart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restart.ProtoReflect.Descriptor instead.
 func (*Restart) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{14}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Restart) GetTimeUs() int64 {
@@ -2012,15 +2751,16 @@ type RegionState struct {
 	Status RegionStatus           `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.RegionStatus" json:"status,omitempty"`
 	// reordered: what it read was made again, perhaps in another order, and it has not read that. Whoever restarts it must
 	// count with it. Ends with the restart.
-	Reordered     bool  `protobuf:"varint,4,opt,name=reordered,proto3" json:"reordered,omitempty"`
-	RestartAtUs   int64 `protobuf:"varint,5,opt,name=restart_at_us,json=restartAtUs,proto3" json:"restart_at_us,omitempty"` // while RESTARTING: end of the back-off; no attempt is issued before
+	Reordered     bool   `protobuf:"varint,4,opt,name=reordered,proto3" json:"reordered,omitempty"`
+	RestartAtUs   int64  `protobuf:"varint,5,opt,name=restart_at_us,json=restartAtUs,proto3" json:"restart_at_us,omitempty"` // while RESTARTING: end of the back-off; no attempt is issued before
+	Restore       uint64 `protobuf:"varint,6,opt,name=restore,proto3" json:"restore,omitempty"`                              // checkpoint that its attempts start from; 0: from the beginning. Chosen when the restart is committed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RegionState) Reset() {
 	*x = RegionState{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[15]
+	mi := &file_proto_jobpb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2772,7 @@ func (x *RegionState) String() string {
 func (*RegionState) ProtoMessage() {}
 
 func (x *RegionState) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[15]
+	mi := &file_proto_jobpb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2785,7 @@ func (x *RegionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionState.ProtoReflect.Descriptor instead.
 func (*RegionState) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{15}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RegionState) GetIndex() int32 {
@@ -2083,6 +2823,13 @@ func (x *RegionState) GetRestartAtUs() int64 {
 	return 0
 }
 
+func (x *RegionState) GetRestore() uint64 {
+	if x != nil {
+		return x.Restore
+	}
+	return 0
+}
+
 type Subtask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chain         int32                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
@@ -2105,7 +2852,7 @@ type Subtask struct {
 
 func (x *Subtask) Reset() {
 	*x = Subtask{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[16]
+	mi := &file_proto_jobpb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2864,7 @@ func (x *Subtask) String() string {
 func (*Subtask) ProtoMessage() {}
 
 func (x *Subtask) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[16]
+	mi := &file_proto_jobpb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2877,7 @@ func (x *Subtask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subtask.ProtoReflect.Descriptor instead.
 func (*Subtask) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{16}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Subtask) GetChain() int32 {
@@ -2248,7 +2995,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	mi := &file_proto_jobpb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +3007,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	mi := &file_proto_jobpb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +3020,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{17}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Partition) GetEdge() int32 {
@@ -2337,7 +3084,7 @@ type PartitionRef struct {
 
 func (x *PartitionRef) Reset() {
 	*x = PartitionRef{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	mi := &file_proto_jobpb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +3096,7 @@ func (x *PartitionRef) String() string {
 func (*PartitionRef) ProtoMessage() {}
 
 func (x *PartitionRef) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	mi := &file_proto_jobpb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +3109,7 @@ func (x *PartitionRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRef.ProtoReflect.Descriptor instead.
 func (*PartitionRef) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{18}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PartitionRef) GetEdge() int32 {
@@ -2418,7 +3165,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	mi := &file_proto_jobpb_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +3177,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	mi := &file_proto_jobpb_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +3190,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{19}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Counters) GetChain() int32 {
@@ -2619,7 +3366,7 @@ type UserCounter struct {
 
 func (x *UserCounter) Reset() {
 	*x = UserCounter{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	mi := &file_proto_jobpb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +3378,7 @@ func (x *UserCounter) String() string {
 func (*UserCounter) ProtoMessage() {}
 
 func (x *UserCounter) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	mi := &file_proto_jobpb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +3391,7 @@ func (x *UserCounter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserCounter.ProtoReflect.Descriptor instead.
 func (*UserCounter) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{20}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UserCounter) GetOperator() string {
@@ -2689,7 +3436,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[21]
+	mi := &file_proto_jobpb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +3448,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[21]
+	mi := &file_proto_jobpb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +3461,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{21}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Failure) GetCode() string {
@@ -2815,7 +3562,7 @@ type Committable struct {
 
 func (x *Committable) Reset() {
 	*x = Committable{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[22]
+	mi := &file_proto_jobpb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +3574,7 @@ func (x *Committable) String() string {
 func (*Committable) ProtoMessage() {}
 
 func (x *Committable) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[22]
+	mi := &file_proto_jobpb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +3587,7 @@ func (x *Committable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committable.ProtoReflect.Descriptor instead.
 func (*Committable) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{22}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Committable) GetSink() string {
@@ -2899,7 +3646,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[23]
+	mi := &file_proto_jobpb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3658,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[23]
+	mi := &file_proto_jobpb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3671,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{23}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Event) GetIndex() uint64 {
@@ -3010,7 +3757,7 @@ type Split struct {
 
 func (x *Split) Reset() {
 	*x = Split{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[24]
+	mi := &file_proto_jobpb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3769,7 @@ func (x *Split) String() string {
 func (*Split) ProtoMessage() {}
 
 func (x *Split) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[24]
+	mi := &file_proto_jobpb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3782,7 @@ func (x *Split) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Split.ProtoReflect.Descriptor instead.
 func (*Split) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{24}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Split) GetId() string {
@@ -3078,17 +3825,19 @@ type SourceState struct {
 	Region   int32                  `protobuf:"varint,3,opt,name=region,proto3" json:"region,omitempty"` // of subtask 0, where the enumerator runs
 	// region_epoch of the enumerator. Its restart keeps the splits of a complete enumeration; an unfinished one starts again
 	// from nothing, because an enumerator need not find things twice in the same order.
-	RegionEpoch   uint64             `protobuf:"varint,4,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
-	Splits        []*Split           `protobuf:"bytes,5,rep,name=splits,proto3" json:"splits,omitempty"`
-	Complete      bool               `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"`      // the enumerator of a bounded source reached its end
-	Assignments   []*SplitAssignment `protobuf:"bytes,7,rep,name=assignments,proto3" json:"assignments,omitempty"` // in the order of commitment, which is the order of the splits
+	RegionEpoch uint64             `protobuf:"varint,4,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
+	Splits      []*Split           `protobuf:"bytes,5,rep,name=splits,proto3" json:"splits,omitempty"`
+	Complete    bool               `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"`      // the enumerator of a bounded source reached its end
+	Assignments []*SplitAssignment `protobuf:"bytes,7,rep,name=assignments,proto3" json:"assignments,omitempty"` // in the order of commitment, which is the order of the splits
+	// enumerator is the state of the enumerator behind the last of these splits: whoever discovers next goes on from there.
+	Enumerator    []byte `protobuf:"bytes,8,opt,name=enumerator,proto3" json:"enumerator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[25]
+	mi := &file_proto_jobpb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3849,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[25]
+	mi := &file_proto_jobpb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3862,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{25}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SourceState) GetJob() string {
@@ -3165,6 +3914,13 @@ func (x *SourceState) GetAssignments() []*SplitAssignment {
 	return nil
 }
 
+func (x *SourceState) GetEnumerator() []byte {
+	if x != nil {
+		return x.Enumerator
+	}
+	return nil
+}
+
 type SplitAssignment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Subtask       int32                  `protobuf:"varint,1,opt,name=subtask,proto3" json:"subtask,omitempty"`
@@ -3176,7 +3932,7 @@ type SplitAssignment struct {
 
 func (x *SplitAssignment) Reset() {
 	*x = SplitAssignment{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[26]
+	mi := &file_proto_jobpb_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3188,7 +3944,7 @@ func (x *SplitAssignment) String() string {
 func (*SplitAssignment) ProtoMessage() {}
 
 func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[26]
+	mi := &file_proto_jobpb_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3201,7 +3957,7 @@ func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitAssignment.ProtoReflect.Descriptor instead.
 func (*SplitAssignment) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{26}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SplitAssignment) GetSubtask() int32 {
@@ -3323,12 +4079,13 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\freproducible\x18\n" +
 	" \x01(\bR\freproducible\x12\x18\n" +
 	"\aordered\x18\v \x01(\bR\aordered\x12'\n" +
-	"\x0forder_dependent\x18\f \x01(\bR\x0eorderDependent\"{\n" +
+	"\x0forder_dependent\x18\f \x01(\bR\x0eorderDependent\"\x9f\x01\n" +
 	"\x06Region\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x124\n" +
 	"\bsubtasks\x18\x02 \x03(\v2\x18.sluice.job.SubtaskRangeR\bsubtasks\x12\x1f\n" +
 	"\vinput_edges\x18\x04 \x03(\x05R\n" +
-	"inputEdgesJ\x04\b\x03\x10\x04\"P\n" +
+	"inputEdges\x12\"\n" +
+	"\fcheckpointed\x18\x05 \x01(\bR\fcheckpointedJ\x04\b\x03\x10\x04\"P\n" +
 	"\fSubtaskRange\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\x05R\x05first\x12\x14\n" +
@@ -3344,7 +4101,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaf\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xea\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.sluice.job.JobSpecR\x04spec\x12\x1d\n" +
@@ -3374,7 +4131,74 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\brevision\x18\x16 \x01(\x04R\brevision\x123\n" +
 	"\tcommitter\x18\x17 \x01(\v2\x15.sluice.job.CommitterR\tcommitter\x12-\n" +
 	"\ahistory\x18\x18 \x03(\v2\x13.sluice.job.RestartR\ahistory\x12+\n" +
-	"\x05slots\x18\x19 \x03(\v2\x15.sluice.job.SlotGrantR\x05slots\"Y\n" +
+	"\x05slots\x18\x19 \x03(\v2\x15.sluice.job.SlotGrantR\x05slots\x129\n" +
+	"\vcheckpoints\x18\x1a \x01(\v2\x17.sluice.job.CheckpointsR\vcheckpoints\"\x9e\x03\n" +
+	"\vCheckpoints\x12\x12\n" +
+	"\x04next\x18\x01 \x01(\x04R\x04next\x125\n" +
+	"\astarted\x18\x02 \x01(\v2\x1b.sluice.job.CheckpointStartR\astarted\x128\n" +
+	"\tcompleted\x18\x03 \x03(\v2\x1a.sluice.job.CheckpointDoneR\tcompleted\x122\n" +
+	"\aobjects\x18\x04 \x03(\v2\x18.sluice.job.StoredObjectR\aobjects\x12\x1a\n" +
+	"\bdeleting\x18\x05 \x03(\tR\bdeleting\x126\n" +
+	"\ahistory\x18\x06 \x03(\v2\x1c.sluice.job.CheckpointRecordR\ahistory\x12\x16\n" +
+	"\x06failed\x18\a \x01(\x05R\x06failed\x12\x1c\n" +
+	"\tconfirmed\x18\b \x01(\x04R\tconfirmed\x124\n" +
+	"\x06wanted\x18\t \x03(\v2\x1c.sluice.job.SavepointRequestR\x06wanted\x12\x16\n" +
+	"\x06origin\x18\n" +
+	" \x01(\x04R\x06origin\"\xd4\x01\n" +
+	"\x0fCheckpointStart\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12.\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x1d\n" +
+	"\n" +
+	"started_us\x18\x04 \x01(\x03R\tstartedUs\x12/\n" +
+	"\aregions\x18\x05 \x03(\v2\x15.sluice.job.RegionRefR\aregions\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x06 \x01(\tR\trequestId\"9\n" +
+	"\tRegionRef\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\x05R\x06region\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\xc6\x02\n" +
+	"\x0eCheckpointDone\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12.\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x1d\n" +
+	"\n" +
+	"started_us\x18\x04 \x01(\x03R\tstartedUs\x12!\n" +
+	"\fcompleted_us\x18\x05 \x01(\x03R\vcompletedUs\x12.\n" +
+	"\bmanifest\x18\x06 \x01(\v2\x12.sluice.job.ObjectR\bmanifest\x12\x18\n" +
+	"\aobjects\x18\a \x03(\tR\aobjects\x12\x14\n" +
+	"\x05bytes\x18\b \x01(\x03R\x05bytes\x12\x1f\n" +
+	"\vstate_bytes\x18\t \x01(\x03R\n" +
+	"stateBytes\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\n" +
+	" \x01(\tR\trequestId\"\xcc\x02\n" +
+	"\x10CheckpointRecord\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12.\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\x12\x1d\n" +
+	"\n" +
+	"started_us\x18\x03 \x01(\x03R\tstartedUs\x12\x19\n" +
+	"\bended_us\x18\x04 \x01(\x03R\aendedUs\x12\x1c\n" +
+	"\tcompleted\x18\x05 \x01(\bR\tcompleted\x12-\n" +
+	"\afailure\x18\x06 \x01(\v2\x13.sluice.job.FailureR\afailure\x12\x14\n" +
+	"\x05bytes\x18\a \x01(\x03R\x05bytes\x12\x1f\n" +
+	"\vstate_bytes\x18\b \x01(\x03R\n" +
+	"stateBytes\x12\x1d\n" +
+	"\n" +
+	"aligned_us\x18\t \x01(\x03R\talignedUs\x12\x1b\n" +
+	"\tfrozen_us\x18\n" +
+	" \x01(\x03R\bfrozenUs\"z\n" +
+	"\x10SavepointRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12.\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\x12\x17\n" +
+	"\atime_us\x18\x03 \x01(\x03R\x06timeUs\"H\n" +
+	"\x06Object\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"R\n" +
+	"\fStoredObject\x12*\n" +
+	"\x06object\x18\x01 \x01(\v2\x12.sluice.job.ObjectR\x06object\x12\x16\n" +
+	"\x06stores\x18\x02 \x03(\tR\x06stores\"Y\n" +
 	"\tSlotGrant\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\x05R\x04slot\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12 \n" +
@@ -3386,13 +4210,14 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\aRestart\x12\x17\n" +
 	"\atime_us\x18\x01 \x01(\x03R\x06timeUs\x12+\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x17.sluice.job.FailureKindR\x04kind\x12\x19\n" +
-	"\bdelay_us\x18\x03 \x01(\x03R\adelayUs\"\xad\x01\n" +
+	"\bdelay_us\x18\x03 \x01(\x03R\adelayUs\"\xc7\x01\n" +
 	"\vRegionState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x120\n" +
 	"\x06status\x18\x03 \x01(\x0e2\x18.sluice.job.RegionStatusR\x06status\x12\x1c\n" +
 	"\treordered\x18\x04 \x01(\bR\treordered\x12\"\n" +
-	"\rrestart_at_us\x18\x05 \x01(\x03R\vrestartAtUs\"\xc2\x03\n" +
+	"\rrestart_at_us\x18\x05 \x01(\x03R\vrestartAtUs\x12\x18\n" +
+	"\arestore\x18\x06 \x01(\x04R\arestore\"\xc2\x03\n" +
 	"\aSubtask\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -3496,7 +4321,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\rR\aversion\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x14\n" +
-	"\x05phase\x18\x04 \x01(\x05R\x05phase\"\xfc\x01\n" +
+	"\x05phase\x18\x04 \x01(\x05R\x05phase\"\x9c\x02\n" +
 	"\vSourceState\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1a\n" +
 	"\boperator\x18\x02 \x01(\x05R\boperator\x12\x16\n" +
@@ -3504,7 +4329,10 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\fregion_epoch\x18\x04 \x01(\x04R\vregionEpoch\x12)\n" +
 	"\x06splits\x18\x05 \x03(\v2\x11.sluice.job.SplitR\x06splits\x12\x1a\n" +
 	"\bcomplete\x18\x06 \x01(\bR\bcomplete\x12=\n" +
-	"\vassignments\x18\a \x03(\v2\x1b.sluice.job.SplitAssignmentR\vassignments\"[\n" +
+	"\vassignments\x18\a \x03(\v2\x1b.sluice.job.SplitAssignmentR\vassignments\x12\x1e\n" +
+	"\n" +
+	"enumerator\x18\b \x01(\fR\n" +
+	"enumerator\"[\n" +
 	"\x0fSplitAssignment\x12\x18\n" +
 	"\asubtask\x18\x01 \x01(\x05R\asubtask\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -3547,7 +4375,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x12\x12\n" +
 	"\x0eJOB_RESTARTING\x10\v\x12\x10\n" +
 	"\fJOB_STOPPING\x10\f\x12\x0f\n" +
-	"\vJOB_STOPPED\x10\r*\xa9\x01\n" +
+	"\vJOB_STOPPED\x10\r*\xc0\x01\n" +
 	"\fSubtaskState\x12\x17\n" +
 	"\x13SUBTASK_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSUBTASK_CREATED\x10\x01\x12\x15\n" +
@@ -3555,7 +4383,15 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x0fSUBTASK_RUNNING\x10\x03\x12\x14\n" +
 	"\x10SUBTASK_FINISHED\x10\x04\x12\x12\n" +
 	"\x0eSUBTASK_FAILED\x10\x05\x12\x15\n" +
-	"\x11SUBTASK_CANCELLED\x10\x06*\xa4\x01\n" +
+	"\x11SUBTASK_CANCELLED\x10\x06\x12\x15\n" +
+	"\x11SUBTASK_FINISHING\x10\a*\xa0\x01\n" +
+	"\x0eCheckpointKind\x12\x1a\n" +
+	"\x16CHECKPOINT_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13CHECKPOINT_PERIODIC\x10\x01\x12\x18\n" +
+	"\x14CHECKPOINT_SAVEPOINT\x10\x02\x12\x13\n" +
+	"\x0fCHECKPOINT_STOP\x10\x03\x12\x14\n" +
+	"\x10CHECKPOINT_DRAIN\x10\x04\x12\x14\n" +
+	"\x10CHECKPOINT_FINAL\x10\x05*\xa4\x01\n" +
 	"\fRegionStatus\x12\x16\n" +
 	"\x12REGION_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREGION_CREATED\x10\x01\x12\x14\n" +
@@ -3587,8 +4423,8 @@ func file_proto_jobpb_job_proto_rawDescGZIP() []byte {
 	return file_proto_jobpb_job_proto_rawDescData
 }
 
-var file_proto_jobpb_job_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_proto_jobpb_job_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_proto_jobpb_job_proto_goTypes = []any{
 	(Mode)(0),                // 0: sluice.job.Mode
 	(Partitioner)(0),         // 1: sluice.job.Partitioner
@@ -3596,91 +4432,114 @@ var file_proto_jobpb_job_proto_goTypes = []any{
 	(Guarantee)(0),           // 3: sluice.job.Guarantee
 	(JobStatus)(0),           // 4: sluice.job.JobStatus
 	(SubtaskState)(0),        // 5: sluice.job.SubtaskState
-	(RegionStatus)(0),        // 6: sluice.job.RegionStatus
-	(PartitionState)(0),      // 7: sluice.job.PartitionState
-	(FailureKind)(0),         // 8: sluice.job.FailureKind
-	(*Graph)(nil),            // 9: sluice.job.Graph
-	(*Operator)(nil),         // 10: sluice.job.Operator
-	(*Input)(nil),            // 11: sluice.job.Input
-	(*StateDeclaration)(nil), // 12: sluice.job.StateDeclaration
-	(*Diagnostic)(nil),       // 13: sluice.job.Diagnostic
-	(*Plan)(nil),             // 14: sluice.job.Plan
-	(*Chain)(nil),            // 15: sluice.job.Chain
-	(*Edge)(nil),             // 16: sluice.job.Edge
-	(*Region)(nil),           // 17: sluice.job.Region
-	(*SubtaskRange)(nil),     // 18: sluice.job.SubtaskRange
-	(*JobSpec)(nil),          // 19: sluice.job.JobSpec
-	(*Job)(nil),              // 20: sluice.job.Job
-	(*SlotGrant)(nil),        // 21: sluice.job.SlotGrant
-	(*Committer)(nil),        // 22: sluice.job.Committer
-	(*Restart)(nil),          // 23: sluice.job.Restart
-	(*RegionState)(nil),      // 24: sluice.job.RegionState
-	(*Subtask)(nil),          // 25: sluice.job.Subtask
-	(*Partition)(nil),        // 26: sluice.job.Partition
-	(*PartitionRef)(nil),     // 27: sluice.job.PartitionRef
-	(*Counters)(nil),         // 28: sluice.job.Counters
-	(*UserCounter)(nil),      // 29: sluice.job.UserCounter
-	(*Failure)(nil),          // 30: sluice.job.Failure
-	(*Committable)(nil),      // 31: sluice.job.Committable
-	(*Event)(nil),            // 32: sluice.job.Event
-	(*Split)(nil),            // 33: sluice.job.Split
-	(*SourceState)(nil),      // 34: sluice.job.SourceState
-	(*SplitAssignment)(nil),  // 35: sluice.job.SplitAssignment
-	nil,                      // 36: sluice.job.Graph.ParamsEntry
-	nil,                      // 37: sluice.job.Graph.SettingsEntry
-	nil,                      // 38: sluice.job.Plan.SettingsEntry
-	nil,                      // 39: sluice.job.JobSpec.ParamsEntry
-	nil,                      // 40: sluice.job.JobSpec.SettingsEntry
+	(CheckpointKind)(0),      // 6: sluice.job.CheckpointKind
+	(RegionStatus)(0),        // 7: sluice.job.RegionStatus
+	(PartitionState)(0),      // 8: sluice.job.PartitionState
+	(FailureKind)(0),         // 9: sluice.job.FailureKind
+	(*Graph)(nil),            // 10: sluice.job.Graph
+	(*Operator)(nil),         // 11: sluice.job.Operator
+	(*Input)(nil),            // 12: sluice.job.Input
+	(*StateDeclaration)(nil), // 13: sluice.job.StateDeclaration
+	(*Diagnostic)(nil),       // 14: sluice.job.Diagnostic
+	(*Plan)(nil),             // 15: sluice.job.Plan
+	(*Chain)(nil),            // 16: sluice.job.Chain
+	(*Edge)(nil),             // 17: sluice.job.Edge
+	(*Region)(nil),           // 18: sluice.job.Region
+	(*SubtaskRange)(nil),     // 19: sluice.job.SubtaskRange
+	(*JobSpec)(nil),          // 20: sluice.job.JobSpec
+	(*Job)(nil),              // 21: sluice.job.Job
+	(*Checkpoints)(nil),      // 22: sluice.job.Checkpoints
+	(*CheckpointStart)(nil),  // 23: sluice.job.CheckpointStart
+	(*RegionRef)(nil),        // 24: sluice.job.RegionRef
+	(*CheckpointDone)(nil),   // 25: sluice.job.CheckpointDone
+	(*CheckpointRecord)(nil), // 26: sluice.job.CheckpointRecord
+	(*SavepointRequest)(nil), // 27: sluice.job.SavepointRequest
+	(*Object)(nil),           // 28: sluice.job.Object
+	(*StoredObject)(nil),     // 29: sluice.job.StoredObject
+	(*SlotGrant)(nil),        // 30: sluice.job.SlotGrant
+	(*Committer)(nil),        // 31: sluice.job.Committer
+	(*Restart)(nil),          // 32: sluice.job.Restart
+	(*RegionState)(nil),      // 33: sluice.job.RegionState
+	(*Subtask)(nil),          // 34: sluice.job.Subtask
+	(*Partition)(nil),        // 35: sluice.job.Partition
+	(*PartitionRef)(nil),     // 36: sluice.job.PartitionRef
+	(*Counters)(nil),         // 37: sluice.job.Counters
+	(*UserCounter)(nil),      // 38: sluice.job.UserCounter
+	(*Failure)(nil),          // 39: sluice.job.Failure
+	(*Committable)(nil),      // 40: sluice.job.Committable
+	(*Event)(nil),            // 41: sluice.job.Event
+	(*Split)(nil),            // 42: sluice.job.Split
+	(*SourceState)(nil),      // 43: sluice.job.SourceState
+	(*SplitAssignment)(nil),  // 44: sluice.job.SplitAssignment
+	nil,                      // 45: sluice.job.Graph.ParamsEntry
+	nil,                      // 46: sluice.job.Graph.SettingsEntry
+	nil,                      // 47: sluice.job.Plan.SettingsEntry
+	nil,                      // 48: sluice.job.JobSpec.ParamsEntry
+	nil,                      // 49: sluice.job.JobSpec.SettingsEntry
 }
 var file_proto_jobpb_job_proto_depIdxs = []int32{
-	10, // 0: sluice.job.Graph.operators:type_name -> sluice.job.Operator
+	11, // 0: sluice.job.Graph.operators:type_name -> sluice.job.Operator
 	0,  // 1: sluice.job.Graph.mode:type_name -> sluice.job.Mode
-	36, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
-	37, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
-	13, // 4: sluice.job.Graph.warnings:type_name -> sluice.job.Diagnostic
-	11, // 5: sluice.job.Operator.inputs:type_name -> sluice.job.Input
-	12, // 6: sluice.job.Operator.states:type_name -> sluice.job.StateDeclaration
+	45, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
+	46, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
+	14, // 4: sluice.job.Graph.warnings:type_name -> sluice.job.Diagnostic
+	12, // 5: sluice.job.Operator.inputs:type_name -> sluice.job.Input
+	13, // 6: sluice.job.Operator.states:type_name -> sluice.job.StateDeclaration
 	3,  // 7: sluice.job.Operator.guarantee:type_name -> sluice.job.Guarantee
 	1,  // 8: sluice.job.Input.partitioner:type_name -> sluice.job.Partitioner
 	2,  // 9: sluice.job.Input.exchange:type_name -> sluice.job.ExchangeKind
-	9,  // 10: sluice.job.Plan.graph:type_name -> sluice.job.Graph
-	15, // 11: sluice.job.Plan.chains:type_name -> sluice.job.Chain
-	16, // 12: sluice.job.Plan.edges:type_name -> sluice.job.Edge
-	17, // 13: sluice.job.Plan.regions:type_name -> sluice.job.Region
-	38, // 14: sluice.job.Plan.settings:type_name -> sluice.job.Plan.SettingsEntry
+	10, // 10: sluice.job.Plan.graph:type_name -> sluice.job.Graph
+	16, // 11: sluice.job.Plan.chains:type_name -> sluice.job.Chain
+	17, // 12: sluice.job.Plan.edges:type_name -> sluice.job.Edge
+	18, // 13: sluice.job.Plan.regions:type_name -> sluice.job.Region
+	47, // 14: sluice.job.Plan.settings:type_name -> sluice.job.Plan.SettingsEntry
 	1,  // 15: sluice.job.Edge.partitioner:type_name -> sluice.job.Partitioner
 	2,  // 16: sluice.job.Edge.exchange:type_name -> sluice.job.ExchangeKind
-	18, // 17: sluice.job.Region.subtasks:type_name -> sluice.job.SubtaskRange
-	39, // 18: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
-	40, // 19: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
-	19, // 20: sluice.job.Job.spec:type_name -> sluice.job.JobSpec
+	19, // 17: sluice.job.Region.subtasks:type_name -> sluice.job.SubtaskRange
+	48, // 18: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
+	49, // 19: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
+	20, // 20: sluice.job.Job.spec:type_name -> sluice.job.JobSpec
 	4,  // 21: sluice.job.Job.status:type_name -> sluice.job.JobStatus
 	4,  // 22: sluice.job.Job.desired:type_name -> sluice.job.JobStatus
-	14, // 23: sluice.job.Job.plan:type_name -> sluice.job.Plan
-	24, // 24: sluice.job.Job.regions:type_name -> sluice.job.RegionState
-	25, // 25: sluice.job.Job.subtasks:type_name -> sluice.job.Subtask
-	30, // 26: sluice.job.Job.failure:type_name -> sluice.job.Failure
-	30, // 27: sluice.job.Job.failures:type_name -> sluice.job.Failure
-	31, // 28: sluice.job.Job.committables:type_name -> sluice.job.Committable
-	22, // 29: sluice.job.Job.committer:type_name -> sluice.job.Committer
-	23, // 30: sluice.job.Job.history:type_name -> sluice.job.Restart
-	21, // 31: sluice.job.Job.slots:type_name -> sluice.job.SlotGrant
-	8,  // 32: sluice.job.Restart.kind:type_name -> sluice.job.FailureKind
-	6,  // 33: sluice.job.RegionState.status:type_name -> sluice.job.RegionStatus
-	5,  // 34: sluice.job.Subtask.state:type_name -> sluice.job.SubtaskState
-	28, // 35: sluice.job.Subtask.counters:type_name -> sluice.job.Counters
-	26, // 36: sluice.job.Subtask.partitions:type_name -> sluice.job.Partition
-	7,  // 37: sluice.job.Partition.state:type_name -> sluice.job.PartitionState
-	29, // 38: sluice.job.Counters.user:type_name -> sluice.job.UserCounter
-	8,  // 39: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
-	27, // 40: sluice.job.Failure.lost:type_name -> sluice.job.PartitionRef
-	33, // 41: sluice.job.SourceState.splits:type_name -> sluice.job.Split
-	35, // 42: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	15, // 23: sluice.job.Job.plan:type_name -> sluice.job.Plan
+	33, // 24: sluice.job.Job.regions:type_name -> sluice.job.RegionState
+	34, // 25: sluice.job.Job.subtasks:type_name -> sluice.job.Subtask
+	39, // 26: sluice.job.Job.failure:type_name -> sluice.job.Failure
+	39, // 27: sluice.job.Job.failures:type_name -> sluice.job.Failure
+	40, // 28: sluice.job.Job.committables:type_name -> sluice.job.Committable
+	31, // 29: sluice.job.Job.committer:type_name -> sluice.job.Committer
+	32, // 30: sluice.job.Job.history:type_name -> sluice.job.Restart
+	30, // 31: sluice.job.Job.slots:type_name -> sluice.job.SlotGrant
+	22, // 32: sluice.job.Job.checkpoints:type_name -> sluice.job.Checkpoints
+	23, // 33: sluice.job.Checkpoints.started:type_name -> sluice.job.CheckpointStart
+	25, // 34: sluice.job.Checkpoints.completed:type_name -> sluice.job.CheckpointDone
+	29, // 35: sluice.job.Checkpoints.objects:type_name -> sluice.job.StoredObject
+	26, // 36: sluice.job.Checkpoints.history:type_name -> sluice.job.CheckpointRecord
+	27, // 37: sluice.job.Checkpoints.wanted:type_name -> sluice.job.SavepointRequest
+	6,  // 38: sluice.job.CheckpointStart.kind:type_name -> sluice.job.CheckpointKind
+	24, // 39: sluice.job.CheckpointStart.regions:type_name -> sluice.job.RegionRef
+	6,  // 40: sluice.job.CheckpointDone.kind:type_name -> sluice.job.CheckpointKind
+	28, // 41: sluice.job.CheckpointDone.manifest:type_name -> sluice.job.Object
+	6,  // 42: sluice.job.CheckpointRecord.kind:type_name -> sluice.job.CheckpointKind
+	39, // 43: sluice.job.CheckpointRecord.failure:type_name -> sluice.job.Failure
+	6,  // 44: sluice.job.SavepointRequest.kind:type_name -> sluice.job.CheckpointKind
+	28, // 45: sluice.job.StoredObject.object:type_name -> sluice.job.Object
+	9,  // 46: sluice.job.Restart.kind:type_name -> sluice.job.FailureKind
+	7,  // 47: sluice.job.RegionState.status:type_name -> sluice.job.RegionStatus
+	5,  // 48: sluice.job.Subtask.state:type_name -> sluice.job.SubtaskState
+	37, // 49: sluice.job.Subtask.counters:type_name -> sluice.job.Counters
+	35, // 50: sluice.job.Subtask.partitions:type_name -> sluice.job.Partition
+	8,  // 51: sluice.job.Partition.state:type_name -> sluice.job.PartitionState
+	38, // 52: sluice.job.Counters.user:type_name -> sluice.job.UserCounter
+	9,  // 53: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
+	36, // 54: sluice.job.Failure.lost:type_name -> sluice.job.PartitionRef
+	42, // 55: sluice.job.SourceState.splits:type_name -> sluice.job.Split
+	44, // 56: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_proto_jobpb_job_proto_init() }
@@ -3693,8 +4552,8 @@ func file_proto_jobpb_job_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_jobpb_job_proto_rawDesc), len(file_proto_jobpb_job_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   32,
+			NumEnums:      10,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

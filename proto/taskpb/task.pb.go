@@ -12,6 +12,7 @@ package taskpb
 
 import (
 	jobpb "github.com/sluiceio/sluice/proto/jobpb"
+	snapshotpb "github.com/sluiceio/sluice/proto/snapshotpb"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -148,6 +149,7 @@ type Deployment struct {
 	ProcessMemory int64                  `protobuf:"varint,8,opt,name=process_memory,json=processMemory,proto3" json:"process_memory,omitempty"`                                            // bytes for the whole task process
 	Slots         int32                  `protobuf:"varint,9,opt,name=slots,proto3" json:"slots,omitempty"`                                                                                 // that the process holds
 	Settings      map[string]string      `protobuf:"bytes,10,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // effective, after precedence
+	Restore       *Restore               `protobuf:"bytes,11,opt,name=restore,proto3" json:"restore,omitempty"`                                                                             // what the subtasks that restore need; absent: none does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -252,6 +254,322 @@ func (x *Deployment) GetSettings() map[string]string {
 	return nil
 }
 
+func (x *Deployment) GetRestore() *Restore {
+	if x != nil {
+		return x.Restore
+	}
+	return nil
+}
+
+// Restore is a completed checkpoint and where its objects are.
+type Restore struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoint    uint64                 `protobuf:"varint,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Manifest      *jobpb.StoredObject    `protobuf:"bytes,2,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	Objects       []*jobpb.StoredObject  `protobuf:"bytes,3,rep,name=objects,proto3" json:"objects,omitempty"`
+	Stores        []*StoreAddress        `protobuf:"bytes,4,rep,name=stores,proto3" json:"stores,omitempty"` // of all stores that are named
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Restore) Reset() {
+	*x = Restore{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Restore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Restore) ProtoMessage() {}
+
+func (x *Restore) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Restore.ProtoReflect.Descriptor instead.
+func (*Restore) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Restore) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *Restore) GetManifest() *jobpb.StoredObject {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
+}
+
+func (x *Restore) GetObjects() []*jobpb.StoredObject {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *Restore) GetStores() []*StoreAddress {
+	if x != nil {
+		return x.Stores
+	}
+	return nil
+}
+
+// StoreAddress tells where a store answers.
+type StoreAddress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Store         string                 `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // of the worker's control port; empty: a shared store that the process opens itself
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreAddress) Reset() {
+	*x = StoreAddress{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreAddress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreAddress) ProtoMessage() {}
+
+func (x *StoreAddress) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreAddress.ProtoReflect.Descriptor instead.
+func (*StoreAddress) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *StoreAddress) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *StoreAddress) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+// Trigger begins a checkpoint in a process: each participating subtask takes part when the barrier has come through all its
+// channels or they have ended; sources, and subtasks whose channels have all ended, at once. Idempotent.
+type Trigger struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Process       uint64                 `protobuf:"varint,3,opt,name=process,proto3" json:"process,omitempty"`
+	Checkpoint    uint64                 `protobuf:"varint,4,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Kind          jobpb.CheckpointKind   `protobuf:"varint,5,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"`
+	Regions       []*RegionEpoch         `protobuf:"bytes,6,rep,name=regions,proto3" json:"regions,omitempty"` // that take part; others of the process do not
+	Targets       []*StoreAddress        `protobuf:"bytes,7,rep,name=targets,proto3" json:"targets,omitempty"` // stores for copies of this process's segments, in order of preference; its own worker's is not among them
+	Copies        int32                  `protobuf:"varint,8,opt,name=copies,proto3" json:"copies,omitempty"`  // of each object, its own worker's included
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trigger) Reset() {
+	*x = Trigger{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trigger) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trigger) ProtoMessage() {}
+
+func (x *Trigger) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trigger.ProtoReflect.Descriptor instead.
+func (*Trigger) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Trigger) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Trigger) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *Trigger) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *Trigger) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *Trigger) GetKind() jobpb.CheckpointKind {
+	if x != nil {
+		return x.Kind
+	}
+	return jobpb.CheckpointKind(0)
+}
+
+func (x *Trigger) GetRegions() []*RegionEpoch {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+func (x *Trigger) GetTargets() []*StoreAddress {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *Trigger) GetCopies() int32 {
+	if x != nil {
+		return x.Copies
+	}
+	return 0
+}
+
+// CheckpointNotice tells what became of a checkpoint. Completed: everything up to it is. Idempotent.
+type CheckpointNotice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Process       uint64                 `protobuf:"varint,3,opt,name=process,proto3" json:"process,omitempty"`
+	Checkpoint    uint64                 `protobuf:"varint,4,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Aborted       bool                   `protobuf:"varint,5,opt,name=aborted,proto3" json:"aborted,omitempty"`
+	Regions       []*RegionEpoch         `protobuf:"bytes,6,rep,name=regions,proto3" json:"regions,omitempty"` // that took part
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointNotice) Reset() {
+	*x = CheckpointNotice{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointNotice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointNotice) ProtoMessage() {}
+
+func (x *CheckpointNotice) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointNotice.ProtoReflect.Descriptor instead.
+func (*CheckpointNotice) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CheckpointNotice) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *CheckpointNotice) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *CheckpointNotice) GetProcess() uint64 {
+	if x != nil {
+		return x.Process
+	}
+	return 0
+}
+
+func (x *CheckpointNotice) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *CheckpointNotice) GetAborted() bool {
+	if x != nil {
+		return x.Aborted
+	}
+	return false
+}
+
+func (x *CheckpointNotice) GetRegions() []*RegionEpoch {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
 type SubtaskDeployment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chain         int32                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
@@ -261,13 +579,15 @@ type SubtaskDeployment struct {
 	RegionEpoch   uint64                 `protobuf:"varint,5,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"`
 	Enumerate     []int32                `protobuf:"varint,6,rep,packed,name=enumerate,proto3" json:"enumerate,omitempty"` // source operators whose splits this attempt has to discover (subtask 0 only)
 	Gated         bool                   `protobuf:"varint,7,opt,name=gated,proto3" json:"gated,omitempty"`                // its sources emit nothing before OpenGate: an operator behind them still loads
+	Checkpointed  bool                   `protobuf:"varint,8,opt,name=checkpointed,proto3" json:"checkpointed,omitempty"`  // its region takes part in checkpoints: it does not end before one contains its end
+	Restore       uint64                 `protobuf:"varint,9,opt,name=restore,proto3" json:"restore,omitempty"`            // checkpoint that it starts from, that of Deployment.restore; 0: from the beginning
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubtaskDeployment) Reset() {
 	*x = SubtaskDeployment{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[2]
+	mi := &file_proto_taskpb_task_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -279,7 +599,7 @@ func (x *SubtaskDeployment) String() string {
 func (*SubtaskDeployment) ProtoMessage() {}
 
 func (x *SubtaskDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[2]
+	mi := &file_proto_taskpb_task_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -292,7 +612,7 @@ func (x *SubtaskDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskDeployment.ProtoReflect.Descriptor instead.
 func (*SubtaskDeployment) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{2}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SubtaskDeployment) GetChain() int32 {
@@ -344,6 +664,20 @@ func (x *SubtaskDeployment) GetGated() bool {
 	return false
 }
 
+func (x *SubtaskDeployment) GetCheckpointed() bool {
+	if x != nil {
+		return x.Checkpointed
+	}
+	return false
+}
+
+func (x *SubtaskDeployment) GetRestore() uint64 {
+	if x != nil {
+		return x.Restore
+	}
+	return 0
+}
+
 type Location struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chain         int32                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
@@ -361,7 +695,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[3]
+	mi := &file_proto_taskpb_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +707,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[3]
+	mi := &file_proto_taskpb_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +720,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{3}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Location) GetChain() int32 {
@@ -464,7 +798,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[4]
+	mi := &file_proto_taskpb_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +810,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[4]
+	mi := &file_proto_taskpb_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +823,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{4}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Cancel) GetJob() string {
@@ -523,7 +857,7 @@ type RegionEpoch struct {
 
 func (x *RegionEpoch) Reset() {
 	*x = RegionEpoch{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[5]
+	mi := &file_proto_taskpb_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +869,7 @@ func (x *RegionEpoch) String() string {
 func (*RegionEpoch) ProtoMessage() {}
 
 func (x *RegionEpoch) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[5]
+	mi := &file_proto_taskpb_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +882,7 @@ func (x *RegionEpoch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionEpoch.ProtoReflect.Descriptor instead.
 func (*RegionEpoch) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{5}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RegionEpoch) GetRegion() int32 {
@@ -580,7 +914,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[6]
+	mi := &file_proto_taskpb_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +926,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[6]
+	mi := &file_proto_taskpb_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +939,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{6}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Commit) GetJob() string {
@@ -664,7 +998,7 @@ type CommitResult struct {
 
 func (x *CommitResult) Reset() {
 	*x = CommitResult{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[7]
+	mi := &file_proto_taskpb_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +1010,7 @@ func (x *CommitResult) String() string {
 func (*CommitResult) ProtoMessage() {}
 
 func (x *CommitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[7]
+	mi := &file_proto_taskpb_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +1023,7 @@ func (x *CommitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResult.ProtoReflect.Descriptor instead.
 func (*CommitResult) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{7}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CommitResult) GetJob() string {
@@ -755,7 +1089,7 @@ type SubtaskUpdate struct {
 
 func (x *SubtaskUpdate) Reset() {
 	*x = SubtaskUpdate{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[8]
+	mi := &file_proto_taskpb_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +1101,7 @@ func (x *SubtaskUpdate) String() string {
 func (*SubtaskUpdate) ProtoMessage() {}
 
 func (x *SubtaskUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[8]
+	mi := &file_proto_taskpb_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +1114,7 @@ func (x *SubtaskUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskUpdate.ProtoReflect.Descriptor instead.
 func (*SubtaskUpdate) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{8}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubtaskUpdate) GetChain() int32 {
@@ -880,7 +1214,7 @@ type OpenGate struct {
 
 func (x *OpenGate) Reset() {
 	*x = OpenGate{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[9]
+	mi := &file_proto_taskpb_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +1226,7 @@ func (x *OpenGate) String() string {
 func (*OpenGate) ProtoMessage() {}
 
 func (x *OpenGate) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[9]
+	mi := &file_proto_taskpb_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +1239,7 @@ func (x *OpenGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenGate.ProtoReflect.Descriptor instead.
 func (*OpenGate) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{9}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *OpenGate) GetJob() string {
@@ -948,7 +1282,7 @@ type DropPartitions struct {
 
 func (x *DropPartitions) Reset() {
 	*x = DropPartitions{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[10]
+	mi := &file_proto_taskpb_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1294,7 @@ func (x *DropPartitions) String() string {
 func (*DropPartitions) ProtoMessage() {}
 
 func (x *DropPartitions) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[10]
+	mi := &file_proto_taskpb_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1307,7 @@ func (x *DropPartitions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropPartitions.ProtoReflect.Descriptor instead.
 func (*DropPartitions) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{10}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DropPartitions) GetJob() string {
@@ -1012,7 +1346,7 @@ type PartitionName struct {
 
 func (x *PartitionName) Reset() {
 	*x = PartitionName{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[11]
+	mi := &file_proto_taskpb_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1358,7 @@ func (x *PartitionName) String() string {
 func (*PartitionName) ProtoMessage() {}
 
 func (x *PartitionName) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[11]
+	mi := &file_proto_taskpb_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1371,7 @@ func (x *PartitionName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionName.ProtoReflect.Descriptor instead.
 func (*PartitionName) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{11}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PartitionName) GetJobEpoch() uint64 {
@@ -1093,6 +1427,8 @@ type AgentMessage struct {
 	//	*AgentMessage_Shutdown
 	//	*AgentMessage_AssignSplits
 	//	*AgentMessage_OpenGate
+	//	*AgentMessage_Trigger
+	//	*AgentMessage_CheckpointNotice
 	//	*AgentMessage_GroupClocks
 	Message       isAgentMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
@@ -1101,7 +1437,7 @@ type AgentMessage struct {
 
 func (x *AgentMessage) Reset() {
 	*x = AgentMessage{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[12]
+	mi := &file_proto_taskpb_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1449,7 @@ func (x *AgentMessage) String() string {
 func (*AgentMessage) ProtoMessage() {}
 
 func (x *AgentMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[12]
+	mi := &file_proto_taskpb_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1462,7 @@ func (x *AgentMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentMessage.ProtoReflect.Descriptor instead.
 func (*AgentMessage) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{12}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AgentMessage) GetMessage() isAgentMessage_Message {
@@ -1199,6 +1535,24 @@ func (x *AgentMessage) GetOpenGate() *OpenGate {
 	return nil
 }
 
+func (x *AgentMessage) GetTrigger() *Trigger {
+	if x != nil {
+		if x, ok := x.Message.(*AgentMessage_Trigger); ok {
+			return x.Trigger
+		}
+	}
+	return nil
+}
+
+func (x *AgentMessage) GetCheckpointNotice() *CheckpointNotice {
+	if x != nil {
+		if x, ok := x.Message.(*AgentMessage_CheckpointNotice); ok {
+			return x.CheckpointNotice
+		}
+	}
+	return nil
+}
+
 func (x *AgentMessage) GetGroupClocks() *GroupClocks {
 	if x != nil {
 		if x, ok := x.Message.(*AgentMessage_GroupClocks); ok {
@@ -1240,6 +1594,14 @@ type AgentMessage_OpenGate struct {
 	OpenGate *OpenGate `protobuf:"bytes,7,opt,name=open_gate,json=openGate,proto3,oneof"`
 }
 
+type AgentMessage_Trigger struct {
+	Trigger *Trigger `protobuf:"bytes,8,opt,name=trigger,proto3,oneof"`
+}
+
+type AgentMessage_CheckpointNotice struct {
+	CheckpointNotice *CheckpointNotice `protobuf:"bytes,9,opt,name=checkpoint_notice,json=checkpointNotice,proto3,oneof"`
+}
+
 type AgentMessage_GroupClocks struct {
 	GroupClocks *GroupClocks `protobuf:"bytes,20,opt,name=group_clocks,json=groupClocks,proto3,oneof"`
 }
@@ -1258,6 +1620,10 @@ func (*AgentMessage_AssignSplits) isAgentMessage_Message() {}
 
 func (*AgentMessage_OpenGate) isAgentMessage_Message() {}
 
+func (*AgentMessage_Trigger) isAgentMessage_Message() {}
+
+func (*AgentMessage_CheckpointNotice) isAgentMessage_Message() {}
+
 func (*AgentMessage_GroupClocks) isAgentMessage_Message() {}
 
 // Build asks for the logical graph; the process answers with one Built and exits.
@@ -1271,7 +1637,7 @@ type Build struct {
 
 func (x *Build) Reset() {
 	*x = Build{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[13]
+	mi := &file_proto_taskpb_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1649,7 @@ func (x *Build) String() string {
 func (*Build) ProtoMessage() {}
 
 func (x *Build) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[13]
+	mi := &file_proto_taskpb_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1662,7 @@ func (x *Build) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Build.ProtoReflect.Descriptor instead.
 func (*Build) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{13}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Build) GetSpec() *jobpb.JobSpec {
@@ -1322,7 +1688,7 @@ type Shutdown struct {
 
 func (x *Shutdown) Reset() {
 	*x = Shutdown{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[14]
+	mi := &file_proto_taskpb_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1700,7 @@ func (x *Shutdown) String() string {
 func (*Shutdown) ProtoMessage() {}
 
 func (x *Shutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[14]
+	mi := &file_proto_taskpb_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1713,7 @@ func (x *Shutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shutdown.ProtoReflect.Descriptor instead.
 func (*Shutdown) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{14}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Shutdown) GetReason() string {
@@ -1369,6 +1735,7 @@ type TaskMessage struct {
 	//	*TaskMessage_Failure
 	//	*TaskMessage_SplitsDiscovered
 	//	*TaskMessage_SplitRequest
+	//	*TaskMessage_Ack
 	Message       isTaskMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1376,7 +1743,7 @@ type TaskMessage struct {
 
 func (x *TaskMessage) Reset() {
 	*x = TaskMessage{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[15]
+	mi := &file_proto_taskpb_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1755,7 @@ func (x *TaskMessage) String() string {
 func (*TaskMessage) ProtoMessage() {}
 
 func (x *TaskMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[15]
+	mi := &file_proto_taskpb_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1768,7 @@ func (x *TaskMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMessage.ProtoReflect.Descriptor instead.
 func (*TaskMessage) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{15}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskMessage) GetMessage() isTaskMessage_Message {
@@ -1483,6 +1850,15 @@ func (x *TaskMessage) GetSplitRequest() *SplitRequest {
 	return nil
 }
 
+func (x *TaskMessage) GetAck() *snapshotpb.Ack {
+	if x != nil {
+		if x, ok := x.Message.(*TaskMessage_Ack); ok {
+			return x.Ack
+		}
+	}
+	return nil
+}
+
 type isTaskMessage_Message interface {
 	isTaskMessage_Message()
 }
@@ -1519,6 +1895,10 @@ type TaskMessage_SplitRequest struct {
 	SplitRequest *SplitRequest `protobuf:"bytes,8,opt,name=split_request,json=splitRequest,proto3,oneof"`
 }
 
+type TaskMessage_Ack struct {
+	Ack *snapshotpb.Ack `protobuf:"bytes,9,opt,name=ack,proto3,oneof"`
+}
+
 func (*TaskMessage_Hello) isTaskMessage_Message() {}
 
 func (*TaskMessage_Built) isTaskMessage_Message() {}
@@ -1535,6 +1915,8 @@ func (*TaskMessage_SplitsDiscovered) isTaskMessage_Message() {}
 
 func (*TaskMessage_SplitRequest) isTaskMessage_Message() {}
 
+func (*TaskMessage_Ack) isTaskMessage_Message() {}
+
 // SplitsDiscovered carries what an enumerator found since its last message; offset makes a repeated one harmless.
 type SplitsDiscovered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1544,13 +1926,14 @@ type SplitsDiscovered struct {
 	Offset        int32                  `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"` // number of splits reported before
 	Splits        []*jobpb.Split         `protobuf:"bytes,5,rep,name=splits,proto3" json:"splits,omitempty"`
 	End           bool                   `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
+	Enumerator    []byte                 `protobuf:"bytes,7,opt,name=enumerator,proto3" json:"enumerator,omitempty"` // its state behind these splits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SplitsDiscovered) Reset() {
 	*x = SplitsDiscovered{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[16]
+	mi := &file_proto_taskpb_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1945,7 @@ func (x *SplitsDiscovered) String() string {
 func (*SplitsDiscovered) ProtoMessage() {}
 
 func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[16]
+	mi := &file_proto_taskpb_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1958,7 @@ func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitsDiscovered.ProtoReflect.Descriptor instead.
 func (*SplitsDiscovered) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{16}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SplitsDiscovered) GetOperator() int32 {
@@ -1620,6 +2003,13 @@ func (x *SplitsDiscovered) GetEnd() bool {
 	return false
 }
 
+func (x *SplitsDiscovered) GetEnumerator() []byte {
+	if x != nil {
+		return x.Enumerator
+	}
+	return nil
+}
+
 // SplitRequest asks for more splits. have counts those that the attempt has received, so that the answer is the same
 // however often it is asked.
 type SplitRequest struct {
@@ -1638,7 +2028,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[17]
+	mi := &file_proto_taskpb_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +2040,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[17]
+	mi := &file_proto_taskpb_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +2053,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{17}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SplitRequest) GetOperator() int32 {
@@ -1742,7 +2132,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[18]
+	mi := &file_proto_taskpb_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +2144,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[18]
+	mi := &file_proto_taskpb_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +2157,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{18}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AssignSplits) GetJob() string {
@@ -1853,7 +2243,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[19]
+	mi := &file_proto_taskpb_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +2255,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[19]
+	mi := &file_proto_taskpb_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +2268,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{19}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Hello) GetProtocol() int32 {
@@ -1920,7 +2310,7 @@ type Built struct {
 
 func (x *Built) Reset() {
 	*x = Built{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[20]
+	mi := &file_proto_taskpb_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2322,7 @@ func (x *Built) String() string {
 func (*Built) ProtoMessage() {}
 
 func (x *Built) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[20]
+	mi := &file_proto_taskpb_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2335,7 @@ func (x *Built) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Built.ProtoReflect.Descriptor instead.
 func (*Built) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{20}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Built) GetGraph() *jobpb.Graph {
@@ -1985,7 +2375,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[21]
+	mi := &file_proto_taskpb_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2387,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[21]
+	mi := &file_proto_taskpb_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +2400,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{21}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Sample) GetCounters() []*jobpb.Counters {
@@ -2088,7 +2478,7 @@ type Clock struct {
 
 func (x *Clock) Reset() {
 	*x = Clock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[22]
+	mi := &file_proto_taskpb_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2490,7 @@ func (x *Clock) String() string {
 func (*Clock) ProtoMessage() {}
 
 func (x *Clock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[22]
+	mi := &file_proto_taskpb_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2503,7 @@ func (x *Clock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Clock.ProtoReflect.Descriptor instead.
 func (*Clock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{22}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Clock) GetChain() int32 {
@@ -2193,7 +2583,7 @@ type InputClock struct {
 
 func (x *InputClock) Reset() {
 	*x = InputClock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[23]
+	mi := &file_proto_taskpb_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2595,7 @@ func (x *InputClock) String() string {
 func (*InputClock) ProtoMessage() {}
 
 func (x *InputClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[23]
+	mi := &file_proto_taskpb_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2608,7 @@ func (x *InputClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputClock.ProtoReflect.Descriptor instead.
 func (*InputClock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{23}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InputClock) GetState() ClockState {
@@ -2284,7 +2674,7 @@ type SourceClock struct {
 
 func (x *SourceClock) Reset() {
 	*x = SourceClock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[24]
+	mi := &file_proto_taskpb_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2686,7 @@ func (x *SourceClock) String() string {
 func (*SourceClock) ProtoMessage() {}
 
 func (x *SourceClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[24]
+	mi := &file_proto_taskpb_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2699,7 @@ func (x *SourceClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceClock.ProtoReflect.Descriptor instead.
 func (*SourceClock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{24}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SourceClock) GetMarking() bool {
@@ -2416,7 +2806,7 @@ type SplitClock struct {
 
 func (x *SplitClock) Reset() {
 	*x = SplitClock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[25]
+	mi := &file_proto_taskpb_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2818,7 @@ func (x *SplitClock) String() string {
 func (*SplitClock) ProtoMessage() {}
 
 func (x *SplitClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[25]
+	mi := &file_proto_taskpb_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2831,7 @@ func (x *SplitClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitClock.ProtoReflect.Descriptor instead.
 func (*SplitClock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{25}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SplitClock) GetId() string {
@@ -2490,7 +2880,7 @@ type HeldClock struct {
 
 func (x *HeldClock) Reset() {
 	*x = HeldClock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[26]
+	mi := &file_proto_taskpb_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2892,7 @@ func (x *HeldClock) String() string {
 func (*HeldClock) ProtoMessage() {}
 
 func (x *HeldClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[26]
+	mi := &file_proto_taskpb_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2905,7 @@ func (x *HeldClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClock.ProtoReflect.Descriptor instead.
 func (*HeldClock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{26}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HeldClock) GetOperator() string {
@@ -2543,7 +2933,7 @@ type GroupClock struct {
 
 func (x *GroupClock) Reset() {
 	*x = GroupClock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[27]
+	mi := &file_proto_taskpb_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2945,7 @@ func (x *GroupClock) String() string {
 func (*GroupClock) ProtoMessage() {}
 
 func (x *GroupClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[27]
+	mi := &file_proto_taskpb_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2958,7 @@ func (x *GroupClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupClock.ProtoReflect.Descriptor instead.
 func (*GroupClock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{27}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GroupClock) GetGroup() string {
@@ -2598,7 +2988,7 @@ type GroupClocks struct {
 
 func (x *GroupClocks) Reset() {
 	*x = GroupClocks{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[28]
+	mi := &file_proto_taskpb_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2610,7 +3000,7 @@ func (x *GroupClocks) String() string {
 func (*GroupClocks) ProtoMessage() {}
 
 func (x *GroupClocks) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[28]
+	mi := &file_proto_taskpb_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +3013,7 @@ func (x *GroupClocks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupClocks.ProtoReflect.Descriptor instead.
 func (*GroupClocks) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{28}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GroupClocks) GetJob() string {
@@ -2657,7 +3047,7 @@ type ProcessFailure struct {
 
 func (x *ProcessFailure) Reset() {
 	*x = ProcessFailure{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[29]
+	mi := &file_proto_taskpb_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +3059,7 @@ func (x *ProcessFailure) String() string {
 func (*ProcessFailure) ProtoMessage() {}
 
 func (x *ProcessFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[29]
+	mi := &file_proto_taskpb_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +3072,7 @@ func (x *ProcessFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessFailure.ProtoReflect.Descriptor instead.
 func (*ProcessFailure) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{29}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ProcessFailure) GetFailure() *jobpb.Failure {
@@ -2696,10 +3086,10 @@ var File_proto_taskpb_task_proto protoreflect.FileDescriptor
 
 const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\n" +
-	"\x17proto/taskpb/task.proto\x12\vsluice.task\x1a\x15proto/jobpb/job.proto\"2\n" +
+	"\x17proto/taskpb/task.proto\x12\vsluice.task\x1a\x15proto/jobpb/job.proto\x1a\x1fproto/snapshotpb/snapshot.proto\"2\n" +
 	"\x06Epochs\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x16\n" +
-	"\x06region\x18\x02 \x01(\x04R\x06region\"\xd2\x03\n" +
+	"\x06region\x18\x02 \x01(\x04R\x06region\"\x82\x04\n" +
 	"\n" +
 	"Deployment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
@@ -2712,10 +3102,41 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x0eprocess_memory\x18\b \x01(\x03R\rprocessMemory\x12\x14\n" +
 	"\x05slots\x18\t \x01(\x05R\x05slots\x12A\n" +
 	"\bsettings\x18\n" +
-	" \x03(\v2%.sluice.task.Deployment.SettingsEntryR\bsettings\x1a;\n" +
+	" \x03(\v2%.sluice.task.Deployment.SettingsEntryR\bsettings\x12.\n" +
+	"\arestore\x18\v \x01(\v2\x14.sluice.task.RestoreR\arestore\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc8\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc6\x01\n" +
+	"\aRestore\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x01 \x01(\x04R\n" +
+	"checkpoint\x124\n" +
+	"\bmanifest\x18\x02 \x01(\v2\x18.sluice.job.StoredObjectR\bmanifest\x122\n" +
+	"\aobjects\x18\x03 \x03(\v2\x18.sluice.job.StoredObjectR\aobjects\x121\n" +
+	"\x06stores\x18\x04 \x03(\v2\x19.sluice.task.StoreAddressR\x06stores\">\n" +
+	"\fStoreAddress\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\tR\x05store\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xa3\x02\n" +
+	"\aTrigger\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x18\n" +
+	"\aprocess\x18\x03 \x01(\x04R\aprocess\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x04 \x01(\x04R\n" +
+	"checkpoint\x12.\n" +
+	"\x04kind\x18\x05 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\x122\n" +
+	"\aregions\x18\x06 \x03(\v2\x18.sluice.task.RegionEpochR\aregions\x123\n" +
+	"\atargets\x18\a \x03(\v2\x19.sluice.task.StoreAddressR\atargets\x12\x16\n" +
+	"\x06copies\x18\b \x01(\x05R\x06copies\"\xc9\x01\n" +
+	"\x10CheckpointNotice\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x18\n" +
+	"\aprocess\x18\x03 \x01(\x04R\aprocess\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x04 \x01(\x04R\n" +
+	"checkpoint\x12\x18\n" +
+	"\aaborted\x18\x05 \x01(\bR\aaborted\x122\n" +
+	"\aregions\x18\x06 \x03(\v2\x18.sluice.task.RegionEpochR\aregions\"\x86\x02\n" +
 	"\x11SubtaskDeployment\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -2723,7 +3144,9 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x06region\x18\x04 \x01(\x05R\x06region\x12!\n" +
 	"\fregion_epoch\x18\x05 \x01(\x04R\vregionEpoch\x12\x1c\n" +
 	"\tenumerate\x18\x06 \x03(\x05R\tenumerate\x12\x14\n" +
-	"\x05gated\x18\a \x01(\bR\x05gated\"\x97\x02\n" +
+	"\x05gated\x18\a \x01(\bR\x05gated\x12\"\n" +
+	"\fcheckpointed\x18\b \x01(\bR\fcheckpointed\x12\x18\n" +
+	"\arestore\x18\t \x01(\x04R\arestore\"\x97\x02\n" +
 	"\bLocation\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -2794,7 +3217,7 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\fregion_epoch\x18\x03 \x01(\x04R\vregionEpoch\x12\x12\n" +
 	"\x04edge\x18\x04 \x01(\x05R\x04edge\x12\x1a\n" +
 	"\bproducer\x18\x05 \x01(\x05R\bproducer\x12\x18\n" +
-	"\aattempt\x18\x06 \x01(\rR\aattempt\"\xc2\x03\n" +
+	"\aattempt\x18\x06 \x01(\rR\aattempt\"\xc2\x04\n" +
 	"\fAgentMessage\x12*\n" +
 	"\x05build\x18\x01 \x01(\v2\x12.sluice.task.BuildH\x00R\x05build\x121\n" +
 	"\x06deploy\x18\x02 \x01(\v2\x17.sluice.task.DeploymentH\x00R\x06deploy\x12-\n" +
@@ -2802,14 +3225,16 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x06commit\x18\x04 \x01(\v2\x13.sluice.task.CommitH\x00R\x06commit\x123\n" +
 	"\bshutdown\x18\x05 \x01(\v2\x15.sluice.task.ShutdownH\x00R\bshutdown\x12@\n" +
 	"\rassign_splits\x18\x06 \x01(\v2\x19.sluice.task.AssignSplitsH\x00R\fassignSplits\x124\n" +
-	"\topen_gate\x18\a \x01(\v2\x15.sluice.task.OpenGateH\x00R\bopenGate\x12=\n" +
+	"\topen_gate\x18\a \x01(\v2\x15.sluice.task.OpenGateH\x00R\bopenGate\x120\n" +
+	"\atrigger\x18\b \x01(\v2\x14.sluice.task.TriggerH\x00R\atrigger\x12L\n" +
+	"\x11checkpoint_notice\x18\t \x01(\v2\x1d.sluice.task.CheckpointNoticeH\x00R\x10checkpointNotice\x12=\n" +
 	"\fgroup_clocks\x18\x14 \x01(\v2\x18.sluice.task.GroupClocksH\x00R\vgroupClocksB\t\n" +
 	"\amessage\"T\n" +
 	"\x05Build\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.sluice.job.JobSpecR\x04spec\x12\"\n" +
 	"\rtime_limit_us\x18\x02 \x01(\x03R\vtimeLimitUs\"\"\n" +
 	"\bShutdown\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xe0\x03\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x8a\x04\n" +
 	"\vTaskMessage\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x12.sluice.task.HelloH\x00R\x05hello\x12*\n" +
 	"\x05built\x18\x02 \x01(\v2\x12.sluice.task.BuiltH\x00R\x05built\x124\n" +
@@ -2818,15 +3243,19 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\rcommit_result\x18\x05 \x01(\v2\x19.sluice.task.CommitResultH\x00R\fcommitResult\x127\n" +
 	"\afailure\x18\x06 \x01(\v2\x1b.sluice.task.ProcessFailureH\x00R\afailure\x12L\n" +
 	"\x11splits_discovered\x18\a \x01(\v2\x1d.sluice.task.SplitsDiscoveredH\x00R\x10splitsDiscovered\x12@\n" +
-	"\rsplit_request\x18\b \x01(\v2\x19.sluice.task.SplitRequestH\x00R\fsplitRequestB\t\n" +
-	"\amessage\"\xbe\x01\n" +
+	"\rsplit_request\x18\b \x01(\v2\x19.sluice.task.SplitRequestH\x00R\fsplitRequest\x12(\n" +
+	"\x03ack\x18\t \x01(\v2\x14.sluice.snapshot.AckH\x00R\x03ackB\t\n" +
+	"\amessage\"\xde\x01\n" +
 	"\x10SplitsDiscovered\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x05R\boperator\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\x05R\x06region\x12!\n" +
 	"\fregion_epoch\x18\x03 \x01(\x04R\vregionEpoch\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x05R\x06offset\x12)\n" +
 	"\x06splits\x18\x05 \x03(\v2\x11.sluice.job.SplitR\x06splits\x12\x10\n" +
-	"\x03end\x18\x06 \x01(\bR\x03end\"\xd3\x01\n" +
+	"\x03end\x18\x06 \x01(\bR\x03end\x12\x1e\n" +
+	"\n" +
+	"enumerator\x18\a \x01(\fR\n" +
+	"enumerator\"\xd3\x01\n" +
 	"\fSplitRequest\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x05R\boperator\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x14\n" +
@@ -2944,105 +3373,123 @@ func file_proto_taskpb_task_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_taskpb_task_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_taskpb_task_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_proto_taskpb_task_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_proto_taskpb_task_proto_goTypes = []any{
-	(ClockState)(0),           // 0: sluice.task.ClockState
-	(*Epochs)(nil),            // 1: sluice.task.Epochs
-	(*Deployment)(nil),        // 2: sluice.task.Deployment
-	(*SubtaskDeployment)(nil), // 3: sluice.task.SubtaskDeployment
-	(*Location)(nil),          // 4: sluice.task.Location
-	(*Cancel)(nil),            // 5: sluice.task.Cancel
-	(*RegionEpoch)(nil),       // 6: sluice.task.RegionEpoch
-	(*Commit)(nil),            // 7: sluice.task.Commit
-	(*CommitResult)(nil),      // 8: sluice.task.CommitResult
-	(*SubtaskUpdate)(nil),     // 9: sluice.task.SubtaskUpdate
-	(*OpenGate)(nil),          // 10: sluice.task.OpenGate
-	(*DropPartitions)(nil),    // 11: sluice.task.DropPartitions
-	(*PartitionName)(nil),     // 12: sluice.task.PartitionName
-	(*AgentMessage)(nil),      // 13: sluice.task.AgentMessage
-	(*Build)(nil),             // 14: sluice.task.Build
-	(*Shutdown)(nil),          // 15: sluice.task.Shutdown
-	(*TaskMessage)(nil),       // 16: sluice.task.TaskMessage
-	(*SplitsDiscovered)(nil),  // 17: sluice.task.SplitsDiscovered
-	(*SplitRequest)(nil),      // 18: sluice.task.SplitRequest
-	(*AssignSplits)(nil),      // 19: sluice.task.AssignSplits
-	(*Hello)(nil),             // 20: sluice.task.Hello
-	(*Built)(nil),             // 21: sluice.task.Built
-	(*Sample)(nil),            // 22: sluice.task.Sample
-	(*Clock)(nil),             // 23: sluice.task.Clock
-	(*InputClock)(nil),        // 24: sluice.task.InputClock
-	(*SourceClock)(nil),       // 25: sluice.task.SourceClock
-	(*SplitClock)(nil),        // 26: sluice.task.SplitClock
-	(*HeldClock)(nil),         // 27: sluice.task.HeldClock
-	(*GroupClock)(nil),        // 28: sluice.task.GroupClock
-	(*GroupClocks)(nil),       // 29: sluice.task.GroupClocks
-	(*ProcessFailure)(nil),    // 30: sluice.task.ProcessFailure
-	nil,                       // 31: sluice.task.Deployment.SettingsEntry
-	(*jobpb.Plan)(nil),        // 32: sluice.job.Plan
-	(*jobpb.JobSpec)(nil),     // 33: sluice.job.JobSpec
-	(*jobpb.Partition)(nil),   // 34: sluice.job.Partition
-	(*jobpb.Committable)(nil), // 35: sluice.job.Committable
-	(*jobpb.Failure)(nil),     // 36: sluice.job.Failure
-	(jobpb.SubtaskState)(0),   // 37: sluice.job.SubtaskState
-	(*jobpb.Counters)(nil),    // 38: sluice.job.Counters
-	(*jobpb.Split)(nil),       // 39: sluice.job.Split
-	(*jobpb.Graph)(nil),       // 40: sluice.job.Graph
-	(*jobpb.Diagnostic)(nil),  // 41: sluice.job.Diagnostic
+	(ClockState)(0),            // 0: sluice.task.ClockState
+	(*Epochs)(nil),             // 1: sluice.task.Epochs
+	(*Deployment)(nil),         // 2: sluice.task.Deployment
+	(*Restore)(nil),            // 3: sluice.task.Restore
+	(*StoreAddress)(nil),       // 4: sluice.task.StoreAddress
+	(*Trigger)(nil),            // 5: sluice.task.Trigger
+	(*CheckpointNotice)(nil),   // 6: sluice.task.CheckpointNotice
+	(*SubtaskDeployment)(nil),  // 7: sluice.task.SubtaskDeployment
+	(*Location)(nil),           // 8: sluice.task.Location
+	(*Cancel)(nil),             // 9: sluice.task.Cancel
+	(*RegionEpoch)(nil),        // 10: sluice.task.RegionEpoch
+	(*Commit)(nil),             // 11: sluice.task.Commit
+	(*CommitResult)(nil),       // 12: sluice.task.CommitResult
+	(*SubtaskUpdate)(nil),      // 13: sluice.task.SubtaskUpdate
+	(*OpenGate)(nil),           // 14: sluice.task.OpenGate
+	(*DropPartitions)(nil),     // 15: sluice.task.DropPartitions
+	(*PartitionName)(nil),      // 16: sluice.task.PartitionName
+	(*AgentMessage)(nil),       // 17: sluice.task.AgentMessage
+	(*Build)(nil),              // 18: sluice.task.Build
+	(*Shutdown)(nil),           // 19: sluice.task.Shutdown
+	(*TaskMessage)(nil),        // 20: sluice.task.TaskMessage
+	(*SplitsDiscovered)(nil),   // 21: sluice.task.SplitsDiscovered
+	(*SplitRequest)(nil),       // 22: sluice.task.SplitRequest
+	(*AssignSplits)(nil),       // 23: sluice.task.AssignSplits
+	(*Hello)(nil),              // 24: sluice.task.Hello
+	(*Built)(nil),              // 25: sluice.task.Built
+	(*Sample)(nil),             // 26: sluice.task.Sample
+	(*Clock)(nil),              // 27: sluice.task.Clock
+	(*InputClock)(nil),         // 28: sluice.task.InputClock
+	(*SourceClock)(nil),        // 29: sluice.task.SourceClock
+	(*SplitClock)(nil),         // 30: sluice.task.SplitClock
+	(*HeldClock)(nil),          // 31: sluice.task.HeldClock
+	(*GroupClock)(nil),         // 32: sluice.task.GroupClock
+	(*GroupClocks)(nil),        // 33: sluice.task.GroupClocks
+	(*ProcessFailure)(nil),     // 34: sluice.task.ProcessFailure
+	nil,                        // 35: sluice.task.Deployment.SettingsEntry
+	(*jobpb.Plan)(nil),         // 36: sluice.job.Plan
+	(*jobpb.JobSpec)(nil),      // 37: sluice.job.JobSpec
+	(*jobpb.StoredObject)(nil), // 38: sluice.job.StoredObject
+	(jobpb.CheckpointKind)(0),  // 39: sluice.job.CheckpointKind
+	(*jobpb.Partition)(nil),    // 40: sluice.job.Partition
+	(*jobpb.Committable)(nil),  // 41: sluice.job.Committable
+	(*jobpb.Failure)(nil),      // 42: sluice.job.Failure
+	(jobpb.SubtaskState)(0),    // 43: sluice.job.SubtaskState
+	(*jobpb.Counters)(nil),     // 44: sluice.job.Counters
+	(*snapshotpb.Ack)(nil),     // 45: sluice.snapshot.Ack
+	(*jobpb.Split)(nil),        // 46: sluice.job.Split
+	(*jobpb.Graph)(nil),        // 47: sluice.job.Graph
+	(*jobpb.Diagnostic)(nil),   // 48: sluice.job.Diagnostic
 }
 var file_proto_taskpb_task_proto_depIdxs = []int32{
-	32, // 0: sluice.task.Deployment.plan:type_name -> sluice.job.Plan
-	3,  // 1: sluice.task.Deployment.subtasks:type_name -> sluice.task.SubtaskDeployment
-	4,  // 2: sluice.task.Deployment.locations:type_name -> sluice.task.Location
-	33, // 3: sluice.task.Deployment.spec:type_name -> sluice.job.JobSpec
-	31, // 4: sluice.task.Deployment.settings:type_name -> sluice.task.Deployment.SettingsEntry
-	34, // 5: sluice.task.Location.partitions:type_name -> sluice.job.Partition
-	6,  // 6: sluice.task.Cancel.regions:type_name -> sluice.task.RegionEpoch
-	35, // 7: sluice.task.Commit.committables:type_name -> sluice.job.Committable
-	36, // 8: sluice.task.CommitResult.failure:type_name -> sluice.job.Failure
-	37, // 9: sluice.task.SubtaskUpdate.state:type_name -> sluice.job.SubtaskState
-	36, // 10: sluice.task.SubtaskUpdate.failure:type_name -> sluice.job.Failure
-	35, // 11: sluice.task.SubtaskUpdate.committables:type_name -> sluice.job.Committable
-	38, // 12: sluice.task.SubtaskUpdate.counters:type_name -> sluice.job.Counters
-	34, // 13: sluice.task.SubtaskUpdate.partitions:type_name -> sluice.job.Partition
-	6,  // 14: sluice.task.OpenGate.regions:type_name -> sluice.task.RegionEpoch
-	12, // 15: sluice.task.DropPartitions.partitions:type_name -> sluice.task.PartitionName
-	14, // 16: sluice.task.AgentMessage.build:type_name -> sluice.task.Build
-	2,  // 17: sluice.task.AgentMessage.deploy:type_name -> sluice.task.Deployment
-	5,  // 18: sluice.task.AgentMessage.cancel:type_name -> sluice.task.Cancel
-	7,  // 19: sluice.task.AgentMessage.commit:type_name -> sluice.task.Commit
-	15, // 20: sluice.task.AgentMessage.shutdown:type_name -> sluice.task.Shutdown
-	19, // 21: sluice.task.AgentMessage.assign_splits:type_name -> sluice.task.AssignSplits
-	10, // 22: sluice.task.AgentMessage.open_gate:type_name -> sluice.task.OpenGate
-	29, // 23: sluice.task.AgentMessage.group_clocks:type_name -> sluice.task.GroupClocks
-	33, // 24: sluice.task.Build.spec:type_name -> sluice.job.JobSpec
-	20, // 25: sluice.task.TaskMessage.hello:type_name -> sluice.task.Hello
-	21, // 26: sluice.task.TaskMessage.built:type_name -> sluice.task.Built
-	9,  // 27: sluice.task.TaskMessage.update:type_name -> sluice.task.SubtaskUpdate
-	22, // 28: sluice.task.TaskMessage.sample:type_name -> sluice.task.Sample
-	8,  // 29: sluice.task.TaskMessage.commit_result:type_name -> sluice.task.CommitResult
-	30, // 30: sluice.task.TaskMessage.failure:type_name -> sluice.task.ProcessFailure
-	17, // 31: sluice.task.TaskMessage.splits_discovered:type_name -> sluice.task.SplitsDiscovered
-	18, // 32: sluice.task.TaskMessage.split_request:type_name -> sluice.task.SplitRequest
-	39, // 33: sluice.task.SplitsDiscovered.splits:type_name -> sluice.job.Split
-	39, // 34: sluice.task.AssignSplits.splits:type_name -> sluice.job.Split
-	40, // 35: sluice.task.Built.graph:type_name -> sluice.job.Graph
-	41, // 36: sluice.task.Built.errors:type_name -> sluice.job.Diagnostic
-	38, // 37: sluice.task.Sample.counters:type_name -> sluice.job.Counters
-	23, // 38: sluice.task.Sample.clocks:type_name -> sluice.task.Clock
-	28, // 39: sluice.task.Sample.groups:type_name -> sluice.task.GroupClock
-	24, // 40: sluice.task.Clock.inputs:type_name -> sluice.task.InputClock
-	25, // 41: sluice.task.Clock.source:type_name -> sluice.task.SourceClock
-	27, // 42: sluice.task.Clock.held:type_name -> sluice.task.HeldClock
-	0,  // 43: sluice.task.InputClock.state:type_name -> sluice.task.ClockState
-	26, // 44: sluice.task.SourceClock.splits:type_name -> sluice.task.SplitClock
-	0,  // 45: sluice.task.SplitClock.state:type_name -> sluice.task.ClockState
-	28, // 46: sluice.task.GroupClocks.groups:type_name -> sluice.task.GroupClock
-	36, // 47: sluice.task.ProcessFailure.failure:type_name -> sluice.job.Failure
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	36, // 0: sluice.task.Deployment.plan:type_name -> sluice.job.Plan
+	7,  // 1: sluice.task.Deployment.subtasks:type_name -> sluice.task.SubtaskDeployment
+	8,  // 2: sluice.task.Deployment.locations:type_name -> sluice.task.Location
+	37, // 3: sluice.task.Deployment.spec:type_name -> sluice.job.JobSpec
+	35, // 4: sluice.task.Deployment.settings:type_name -> sluice.task.Deployment.SettingsEntry
+	3,  // 5: sluice.task.Deployment.restore:type_name -> sluice.task.Restore
+	38, // 6: sluice.task.Restore.manifest:type_name -> sluice.job.StoredObject
+	38, // 7: sluice.task.Restore.objects:type_name -> sluice.job.StoredObject
+	4,  // 8: sluice.task.Restore.stores:type_name -> sluice.task.StoreAddress
+	39, // 9: sluice.task.Trigger.kind:type_name -> sluice.job.CheckpointKind
+	10, // 10: sluice.task.Trigger.regions:type_name -> sluice.task.RegionEpoch
+	4,  // 11: sluice.task.Trigger.targets:type_name -> sluice.task.StoreAddress
+	10, // 12: sluice.task.CheckpointNotice.regions:type_name -> sluice.task.RegionEpoch
+	40, // 13: sluice.task.Location.partitions:type_name -> sluice.job.Partition
+	10, // 14: sluice.task.Cancel.regions:type_name -> sluice.task.RegionEpoch
+	41, // 15: sluice.task.Commit.committables:type_name -> sluice.job.Committable
+	42, // 16: sluice.task.CommitResult.failure:type_name -> sluice.job.Failure
+	43, // 17: sluice.task.SubtaskUpdate.state:type_name -> sluice.job.SubtaskState
+	42, // 18: sluice.task.SubtaskUpdate.failure:type_name -> sluice.job.Failure
+	41, // 19: sluice.task.SubtaskUpdate.committables:type_name -> sluice.job.Committable
+	44, // 20: sluice.task.SubtaskUpdate.counters:type_name -> sluice.job.Counters
+	40, // 21: sluice.task.SubtaskUpdate.partitions:type_name -> sluice.job.Partition
+	10, // 22: sluice.task.OpenGate.regions:type_name -> sluice.task.RegionEpoch
+	16, // 23: sluice.task.DropPartitions.partitions:type_name -> sluice.task.PartitionName
+	18, // 24: sluice.task.AgentMessage.build:type_name -> sluice.task.Build
+	2,  // 25: sluice.task.AgentMessage.deploy:type_name -> sluice.task.Deployment
+	9,  // 26: sluice.task.AgentMessage.cancel:type_name -> sluice.task.Cancel
+	11, // 27: sluice.task.AgentMessage.commit:type_name -> sluice.task.Commit
+	19, // 28: sluice.task.AgentMessage.shutdown:type_name -> sluice.task.Shutdown
+	23, // 29: sluice.task.AgentMessage.assign_splits:type_name -> sluice.task.AssignSplits
+	14, // 30: sluice.task.AgentMessage.open_gate:type_name -> sluice.task.OpenGate
+	5,  // 31: sluice.task.AgentMessage.trigger:type_name -> sluice.task.Trigger
+	6,  // 32: sluice.task.AgentMessage.checkpoint_notice:type_name -> sluice.task.CheckpointNotice
+	33, // 33: sluice.task.AgentMessage.group_clocks:type_name -> sluice.task.GroupClocks
+	37, // 34: sluice.task.Build.spec:type_name -> sluice.job.JobSpec
+	24, // 35: sluice.task.TaskMessage.hello:type_name -> sluice.task.Hello
+	25, // 36: sluice.task.TaskMessage.built:type_name -> sluice.task.Built
+	13, // 37: sluice.task.TaskMessage.update:type_name -> sluice.task.SubtaskUpdate
+	26, // 38: sluice.task.TaskMessage.sample:type_name -> sluice.task.Sample
+	12, // 39: sluice.task.TaskMessage.commit_result:type_name -> sluice.task.CommitResult
+	34, // 40: sluice.task.TaskMessage.failure:type_name -> sluice.task.ProcessFailure
+	21, // 41: sluice.task.TaskMessage.splits_discovered:type_name -> sluice.task.SplitsDiscovered
+	22, // 42: sluice.task.TaskMessage.split_request:type_name -> sluice.task.SplitRequest
+	45, // 43: sluice.task.TaskMessage.ack:type_name -> sluice.snapshot.Ack
+	46, // 44: sluice.task.SplitsDiscovered.splits:type_name -> sluice.job.Split
+	46, // 45: sluice.task.AssignSplits.splits:type_name -> sluice.job.Split
+	47, // 46: sluice.task.Built.graph:type_name -> sluice.job.Graph
+	48, // 47: sluice.task.Built.errors:type_name -> sluice.job.Diagnostic
+	44, // 48: sluice.task.Sample.counters:type_name -> sluice.job.Counters
+	27, // 49: sluice.task.Sample.clocks:type_name -> sluice.task.Clock
+	32, // 50: sluice.task.Sample.groups:type_name -> sluice.task.GroupClock
+	28, // 51: sluice.task.Clock.inputs:type_name -> sluice.task.InputClock
+	29, // 52: sluice.task.Clock.source:type_name -> sluice.task.SourceClock
+	31, // 53: sluice.task.Clock.held:type_name -> sluice.task.HeldClock
+	0,  // 54: sluice.task.InputClock.state:type_name -> sluice.task.ClockState
+	30, // 55: sluice.task.SourceClock.splits:type_name -> sluice.task.SplitClock
+	0,  // 56: sluice.task.SplitClock.state:type_name -> sluice.task.ClockState
+	32, // 57: sluice.task.GroupClocks.groups:type_name -> sluice.task.GroupClock
+	42, // 58: sluice.task.ProcessFailure.failure:type_name -> sluice.job.Failure
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_proto_taskpb_task_proto_init() }
@@ -3050,7 +3497,7 @@ func file_proto_taskpb_task_proto_init() {
 	if File_proto_taskpb_task_proto != nil {
 		return
 	}
-	file_proto_taskpb_task_proto_msgTypes[12].OneofWrappers = []any{
+	file_proto_taskpb_task_proto_msgTypes[16].OneofWrappers = []any{
 		(*AgentMessage_Build)(nil),
 		(*AgentMessage_Deploy)(nil),
 		(*AgentMessage_Cancel)(nil),
@@ -3058,9 +3505,11 @@ func file_proto_taskpb_task_proto_init() {
 		(*AgentMessage_Shutdown)(nil),
 		(*AgentMessage_AssignSplits)(nil),
 		(*AgentMessage_OpenGate)(nil),
+		(*AgentMessage_Trigger)(nil),
+		(*AgentMessage_CheckpointNotice)(nil),
 		(*AgentMessage_GroupClocks)(nil),
 	}
-	file_proto_taskpb_task_proto_msgTypes[15].OneofWrappers = []any{
+	file_proto_taskpb_task_proto_msgTypes[19].OneofWrappers = []any{
 		(*TaskMessage_Hello)(nil),
 		(*TaskMessage_Built)(nil),
 		(*TaskMessage_Update)(nil),
@@ -3069,6 +3518,7 @@ func file_proto_taskpb_task_proto_init() {
 		(*TaskMessage_Failure)(nil),
 		(*TaskMessage_SplitsDiscovered)(nil),
 		(*TaskMessage_SplitRequest)(nil),
+		(*TaskMessage_Ack)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3076,7 +3526,7 @@ func file_proto_taskpb_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_taskpb_task_proto_rawDesc), len(file_proto_taskpb_task_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,55 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+)
+
+// ErrNotFound is the error of an object that a store does not have.
+var ErrNotFound = errors.New("no such object")
+
+// Reader is an open object. It stays readable while it is open, also if the object is deleted.
+type Reader interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64
+}
+
+// A Store keeps objects under names that are written once. What is put is durable when the call returns without error;
+// after an error it may be there or not. All methods may be called from several goroutines.
+type Store interface {
+	// Put stores size bytes. A name that exists is replaced only by the same content, which a retry may bring.
+	Put(ctx context.Context, name Name, size int64, from io.Reader) (*jobpb.Object, error)
+	// Open opens an object; ErrNotFound if there is none. The reader does not verify: digests are of whole objects (Verify),
+	// chunks have checksums of their own.
+	Open(ctx context.Context, name Name) (Reader, error)
+	// Delete removes objects. What is not there is deleted.
+	Delete(ctx context.Context, names ...Name) error
+	// List calls each for every object whose name begins with prefix, in order. Digests may be missing.
+	List(ctx context.Context, prefix string, each func(*jobpb.Object) error) error
+}
+
+// Stores is what a task process, or a leader, sees of the stores of a cluster: where its objects go, and where it finds those
+// of others.
+type Stores interface {
+	// Create begins an object. Nothing of it is visible before Commit.
+	Create(ctx context.Context, name Name) (Upload, error)
+	// Open opens an object at the nearest store that has it intact enough to be opened, and tries the next one otherwise.
+	// addresses tells where the stores answer that o names.
+	Open(ctx context.Context, o *jobpb.StoredObject, addresses []*taskpb.StoreAddress) (Reader, error)
+}
+
+// Upload is an object that is being written.
+type Upload interface {
+	io.Writer
+	// Commit makes the object durable in copies different stores: the writer's own, then targets in their order, going on to the
+	// next one if a store cannot take it. Fewer are an error only if there are targets left in vain: with fewer stores
+	// than copies, all of them are enough. After an error it may be in any of them, or in none.
+	Commit(ctx context.Context, targets []*taskpb.StoreAddress, copies int) (*jobpb.StoredObject, error)
+	// Abort gives up what was not committed. It may follow Commit, and then does nothing.
+	Abort()
+}
