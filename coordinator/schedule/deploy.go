@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -80,16 +81,20 @@ func (l *Leader) addSilent(j *job, facts *state.Job, s *survey) {
 	}
 }
 
-// byProcess groups positions by task process, in the order of process numbers.
+// byProcess groups positions by task process and by the checkpoint that they begin with, in the order of both.
 func byProcess(facts *state.Job, positions []int32) [][]int32 {
-	groups := map[uint64][]int32{}
+	type with struct{ process, restore uint64 }
+	groups := map[with][]int32{}
 	for _, p := range positions {
-		n := facts.At(int(p)).Process
-		groups[n] = append(groups[n], p)
+		t := facts.At(int(p))
+		k := with{t.Process, facts.Region(t.Region).Restore}
+		groups[k] = append(groups[k], p)
 	}
 	var all [][]int32
-	for _, n := range slices.Sorted(maps.Keys(groups)) {
-		all = append(all, groups[n])
+	for _, k := range slices.SortedFunc(maps.Keys(groups), func(a, b with) int {
+		return cmp.Or(cmp.Compare(a.process, b.process), cmp.Compare(a.restore, b.restore))
+	}) {
+		all = append(all, groups[k])
 	}
 	return all
 }
@@ -111,10 +116,13 @@ func (l *Leader) sendDeployment(j *job, facts *state.Job, w *worker, positions [
 		Job: j.id, JobEpoch: facts.Epoch(), Process: facts.At(int(positions[0])).Process, Plan: p, Spec: facts.Head().Spec,
 		ProcessMemory: setting.ProcessMemory(w.facts.Memory, w.facts.Slots, max(1, held)), Slots: held, Settings: p.Settings,
 	}
+	m.Restore = l.restore(facts, facts.Region(facts.At(int(positions[0])).Region).Restore)
 	for _, pos := range positions {
 		t := facts.At(int(pos))
+		r := facts.Region(t.Region)
 		s := &taskpb.SubtaskDeployment{
-			Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, Region: t.Region, RegionEpoch: facts.Region(t.Region).Epoch, Gated: j.rollout.Gated(t.Chain),
+			Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, Region: t.Region, RegionEpoch: r.Epoch, Gated: j.rollout.Gated(t.Chain),
+			Checkpointed: p.Regions[t.Region].Checkpointed && facts.Checkpointed(), Restore: r.Restore,
 		}
 		j.opening.look = j.opening.look || s.Gated
 		if t.Index == 0 {

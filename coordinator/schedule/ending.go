@@ -28,6 +28,8 @@ type commit struct {
 	done     bool      // the process has answered that all is well
 	receipt  *receipt  // of that answer
 	hopeless *jobpb.Failure
+	asked    bool
+	upTo     uint64 // newest id of what was asked to be committed; it stays until that is confirmed
 }
 
 // lost forgets the process that was asked.
@@ -48,13 +50,19 @@ func (l *Leader) end(j *job, facts *state.Job) {
 			return
 		}
 	}
-	abort := ends(facts.Status())
+	l.checkpoints(j, facts) // processes wait to hear of the last one
+	// Output of a completed checkpoint is never taken back: it becomes visible first, however the job ends.
+	abort := ends(facts.Status()) && len(completedOutput(facts)) == 0
 	if j.commit.since.IsZero() || j.commit.abort != abort {
 		receipt := j.commit.receipt
 		j.commit = commit{abort: abort, since: l.now}
 		l.resolve(receipt)
 	}
-	if l.commitOutput(j, facts) {
+	output := facts.Committables()
+	if !abort && ends(facts.Status()) {
+		output = completedOutput(facts)
+	}
+	if l.commitOutput(j, facts, output) {
 		l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_EndJob{EndJob: &commandpb.EndJob{
 			Job: j.id, JobEpoch: facts.Epoch(), Note: l.note(j, facts),
 		}}}, &flight{})
@@ -83,13 +91,43 @@ func (l *Leader) note(j *job, facts *state.Job) string {
 	return fmt.Sprintf("uncommitted output up to id %d, %d parts, is retained where it was prepared: %s", last, n, why)
 }
 
-// commitOutput works on the prepared output of a job; it reports true when nothing is left to do, or to hope for.
-func (l *Leader) commitOutput(j *job, facts *state.Job) bool {
-	c, output := &j.commit, len(facts.Committables())
+// completedOutput is what belongs to completed checkpoints and is not confirmed, in order. Sinks of other regions prepare
+// theirs for the end of the job.
+func completedOutput(facts *state.Job) []*jobpb.Committable {
+	newest, p := facts.Newest(), facts.Plan()
+	if newest == nil || len(facts.Committables()) == 0 {
+		return nil
+	}
+	in := map[string]bool{}
+	for _, c := range p.Chains {
+		pos, _ := facts.Position(c.Index, 0)
+		for _, o := range c.Operators {
+			in[p.Graph.Operators[o].Id] = p.Regions[facts.At(pos).Region].Checkpointed
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(facts.Committables()), func(c *jobpb.Committable) bool { return !in[c.Sink] || c.Checkpoint > newest.Id })
+}
+
+// commitCompleted makes the output of completed checkpoints visible while the job runs. One commit is under way at a time.
+func (l *Leader) commitCompleted(j *job, facts *state.Job) {
+	if j.cycle == nil || len(facts.Committables()) == 0 {
+		return
+	}
+	if output := completedOutput(facts); len(output) > 0 {
+		l.commitOutput(j, facts, output)
+	}
+}
+
+// commitOutput works on prepared output of a job; it reports true when nothing is left to do, or to hope for.
+func (l *Leader) commitOutput(j *job, facts *state.Job, all []*jobpb.Committable) bool {
+	c, output := &j.commit, len(all)
 	deadline := c.since.Add(l.cfg.AbortTimeout)
-	given := c.abort || facts.Head().Desired == jobpb.JobStatus_JOB_CANCELLED
+	given := ends(facts.Status()) || facts.Head().Desired == jobpb.JobStatus_JOB_CANCELLED
+	if going(facts.Status()) {
+		given = false
+	}
 	switch {
-	case c.hopeless != nil && c.abort:
+	case c.hopeless != nil && ends(facts.Status()):
 		return true
 	case c.hopeless != nil:
 		l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_FailJob{FailJob: &commandpb.FailJob{
@@ -114,9 +152,9 @@ func (l *Leader) commitOutput(j *job, facts *state.Job) bool {
 	w, number := l.committerOf(j, facts)
 	switch {
 	case w != nil:
-		l.sendCommit(j, facts, w, number)
+		l.sendCommit(j, facts, w, number, all)
 		return false
-	case output == 0:
+	case output == 0, going(facts.Status()):
 		return true // leftovers are removed by a process that is there; none is started for them
 	}
 	l.newCommitter(j, facts)
@@ -185,16 +223,20 @@ func (l *Leader) newCommitter(j *job, facts *state.Job) {
 }
 
 // sendCommit asks a process to commit or remove everything that is prepared; again until it answers.
-func (l *Leader) sendCommit(j *job, facts *state.Job, w *worker, number uint64) {
+func (l *Leader) sendCommit(j *job, facts *state.Job, w *worker, number uint64, output []*jobpb.Committable) {
 	c := &j.commit
 	if c.process != number || c.session != w.session.serial {
 		c.worker, c.session, c.process, c.pace = w.id, w.session.serial, number, timer.Pace{}
 	}
 	if c.pace.Due(l.now, 2*l.cfg.Resend, mostPause) {
-		m := &taskpb.Commit{Job: j.id, JobEpoch: facts.Epoch(), Process: number, Abort: c.abort, Committables: facts.Committables()}
-		for _, x := range m.Committables {
-			m.Checkpoint = max(m.Checkpoint, x.Checkpoint)
+		m := &taskpb.Commit{Job: j.id, JobEpoch: facts.Epoch(), Process: number, Abort: c.abort}
+		for _, x := range output { // what comes while one is under way waits for the next one
+			if !c.asked || x.Checkpoint <= c.upTo {
+				m.Committables = append(m.Committables, x)
+				m.Checkpoint = max(m.Checkpoint, x.Checkpoint)
+			}
 		}
+		c.asked, c.upTo = true, m.Checkpoint
 		l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Commit{Commit: m}})
 	}
 	l.wakeAt(j, c.pace.Next())
@@ -203,7 +245,7 @@ func (l *Leader) sendCommit(j *job, facts *state.Job, w *worker, number uint64) 
 // committed takes the answer of a committing process.
 func (l *Leader) committed(w *worker, j *job, facts *state.Job, r *taskpb.CommitResult, rc *receipt) {
 	c := &j.commit
-	if r == nil || c.process == 0 || c.process != r.Process || c.worker != w.id || r.JobEpoch != facts.Epoch() || c.done {
+	if r == nil || c.process == 0 || c.process != r.Process || c.worker != w.id || r.JobEpoch != facts.Epoch() || c.done || r.Checkpoint != c.upTo {
 		l.resolve(rc) // an answer to an earlier leader: the question is asked again
 		return
 	}
@@ -236,16 +278,15 @@ func (l *Leader) committed(w *worker, j *job, facts *state.Job, r *taskpb.Commit
 
 // confirm brings into the facts that the output is visible, or gone.
 func (l *Leader) confirm(j *job, facts *state.Job) {
-	last := uint64(0)
-	for _, c := range facts.Committables() {
-		last = max(last, c.Checkpoint)
-	}
-	rc := j.commit.receipt
+	last, rc := j.commit.upTo, j.commit.receipt
 	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_ConfirmCommits{ConfirmCommits: &commandpb.ConfirmCommits{
 		Job: j.id, JobEpoch: facts.Epoch(), Checkpoint: last,
 	}}}, &flight{Done: func(state.Result) {
 		if j.commit.receipt == rc {
 			j.commit.receipt = nil
+		}
+		if j.commit.upTo == last && going(facts.Status()) {
+			j.commit = commit{} // for the next checkpoint
 		}
 		l.resolve(rc)
 	}})

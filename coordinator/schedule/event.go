@@ -3,9 +3,13 @@ package schedule
 import (
 	"time"
 
+	"github.com/sluiceio/sluice/coordinator/checkpoint"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
+	"github.com/sluiceio/sluice/snapshot"
 )
 
 // Event is something that happened: one of the types below.
@@ -62,6 +66,22 @@ type ProposalDone struct {
 	Err    error
 }
 
+// Published answers a Publish: the object with the stores that hold it, or why it may be in none.
+type Published struct {
+	Job        string
+	Checkpoint checkpoint.ID
+	Object     *jobpb.StoredObject
+	Err        error
+}
+
+// Fetched answers a Fetch.
+type Fetched struct {
+	Job        string
+	Checkpoint checkpoint.ID
+	Data       []byte
+	Err        error
+}
+
 // Applied: the facts may have changed up to Index, by whomever.
 type Applied struct{ Index uint64 }
 
@@ -76,6 +96,8 @@ func (Built) event()        {}
 func (Draining) event()     {}
 func (Missing) event()      {}
 func (ProposalDone) event() {}
+func (Published) event()    {}
+func (Fetched) event()      {}
 func (Applied) event()      {}
 func (Tick) event()         {}
 
@@ -103,10 +125,31 @@ type Drop struct {
 	Reason      string
 }
 
+// Publish the manifest of a checkpoint: durable in copies of the targets, in their order, and read back. Nothing waits for it.
+// Published answers.
+type Publish struct {
+	Job        string
+	Checkpoint checkpoint.ID
+	Name       snapshot.Name
+	Data       []byte
+	Targets    []*taskpb.StoreAddress
+	Copies     int
+}
+
+// Fetch the manifest of a checkpoint from any of the stores that hold it. Nothing waits for it. Fetched answers.
+type Fetch struct {
+	Job        string
+	Checkpoint checkpoint.ID
+	Object     *jobpb.StoredObject
+	Stores     []*taskpb.StoreAddress
+}
+
 // WakeAt replaces the previous one: feed a Tick at that time.
 type WakeAt struct{ At time.Time }
 
 func (Propose) action() {}
 func (Send) action()    {}
 func (Drop) action()    {}
+func (Publish) action() {}
+func (Fetch) action()   {}
 func (WakeAt) action()  {}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluiceio/sluice/coordinator/checkpoint"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -33,9 +34,10 @@ type job struct {
 	single    bool     // one report at a time: a batch was refused
 	sources   map[int32]*source
 	commit    commit
-	acts      []bool // by region: an old attempt on a connected worker acted when the job was surveyed last
-	want      *want  // nil: to be found out
-	waits     bool   // in Leader.waiting
+	cycle     *checkpoint.Cycle // nil: the job takes no checkpoints
+	acts      []bool            // by region: an old attempt on a connected worker acted when the job was surveyed last
+	want      *want             // nil: to be found out
+	waits     bool              // in Leader.waiting
 	since     time.Time
 	surveyed  time.Time
 	stuck     time.Time // it has wanted slots in vain since then
@@ -129,6 +131,7 @@ func (l *Leader) ended(j *job) {
 	l.lanes.Forget(jobLane + j.id)
 	l.lanes.Forget(reportLane + j.id)
 	l.lanes.Forget(releaseLane + j.id)
+	l.lanes.Forget(checkpointLane + j.id)
 	for operator := range j.sources { // any order: entries of a map
 		l.lanes.Forget(splitKey(j, operator))
 	}
@@ -210,6 +213,8 @@ func (l *Leader) run(j *job, facts *state.Job) {
 	}
 	l.queue(j, facts)
 	l.openGates(j, facts)
+	l.checkpoints(j, facts)
+	l.commitCompleted(j, facts)
 	l.releaseResults(j, facts)
 	for _, src := range facts.Sources() {
 		l.splits(j, facts, src)
@@ -219,6 +224,9 @@ func (l *Leader) run(j *job, facts *state.Job) {
 // inspect compares every subtask with the world. It reports whether a restart or the end of the job follows.
 func (l *Leader) inspect(j *job, facts *state.Job) bool {
 	s := l.survey(j, facts)
+	if j.cycle != nil {
+		j.cycle.Look()
+	}
 	j.acts, j.want, j.opening.look, j.surveyed = s.acting, nil, true, l.now
 	l.place(j, s.places)
 	l.stopAttempts(j, facts, s)

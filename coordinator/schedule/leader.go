@@ -109,6 +109,10 @@ func (l *Leader) fold(e Event) {
 			w.heard = l.now
 			l.missed(w, e.Results)
 		}
+	case Published:
+		l.published(e)
+	case Fetched:
+		l.fetched(e)
 	case ProposalDone:
 		l.done(e)
 	case Tick:
@@ -225,7 +229,8 @@ func (l *Leader) done(e ProposalDone) {
 func (l *Leader) land() {
 	for _, k := range l.lanes.Visible(l.v.Index()) {
 		f := l.lanes.Land(k)
-		decided := strings.HasPrefix(k, jobLane) || strings.HasPrefix(k, splitLane) || strings.HasPrefix(k, releaseLane)
+		decided := strings.HasPrefix(k, jobLane) || strings.HasPrefix(k, splitLane) || strings.HasPrefix(k, releaseLane) ||
+			strings.HasPrefix(k, checkpointLane)
 		if decided && f.Result().Status != state.Applied {
 			if pause := l.lanes.Vain(k, f); pause > 0 {
 				l.timers.Set(l.now.Add(pause), timerFlight, k)
@@ -256,7 +261,9 @@ const (
 	reportLane  = "report/"  // + job
 	splitLane   = "split/"   // + job + "/" + operator
 	releaseLane = "release/" // + job: stored results that nobody needs
-	forgetLane  = "forget"
+	// + job: steps of its checkpoints
+	checkpointLane = "checkpoint/"
+	forgetLane     = "forget"
 )
 
 // retry opens a lane again after a failure.

@@ -46,6 +46,8 @@ func (l *Leader) reported(w *worker, r *controlpb.Report) {
 		l.exited(w, j, facts, r, f.Exit, rc)
 	case *controlpb.Report_Commit:
 		l.committed(w, j, facts, f.Commit, rc)
+	case *controlpb.Report_Ack:
+		l.acked(j, facts, f.Ack, rc)
 	case *controlpb.Report_Splits:
 		l.discovered(j, facts, f.Splits, rc)
 	case *controlpb.Report_SplitRequest:
@@ -118,6 +120,8 @@ func void(facts *state.Job, u *taskpb.SubtaskUpdate) bool {
 	switch t.State {
 	case jobpb.SubtaskState_SUBTASK_SCHEDULED:
 		return false
+	case jobpb.SubtaskState_SUBTASK_FINISHING:
+		return u.State == jobpb.SubtaskState_SUBTASK_FINISHING || u.State == jobpb.SubtaskState_SUBTASK_RUNNING
 	case jobpb.SubtaskState_SUBTASK_RUNNING:
 		return u.State == jobpb.SubtaskState_SUBTASK_RUNNING && (t.Produced || !u.Produced) && (t.Loaded || !u.Loaded)
 	}

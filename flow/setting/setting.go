@@ -26,6 +26,7 @@ const (
 	CheckpointTimeout = "checkpoint.timeout"
 	CheckpointFails   = "checkpoint.tolerable"
 	CheckpointKeep    = "checkpoint.retained"
+	CheckpointCopies  = "checkpoint.copies"
 	CheckpointDir     = "checkpoint.dir"
 	Restore           = "restore"
 	StateMemory       = "state.memory"
@@ -55,11 +56,12 @@ var list = []Setting{
 	{Name: Parallelism, Type: "count or all", Doc: "default parallelism of operators; without it the cores of an embedded run, the free slots of a cluster", check: checkCount(1, maxParallelism, "all")},
 	{Name: Mode, Type: "auto, streaming or batch", Default: "auto", Doc: "which exchanges are pipelined (records cross as they are made) and which blocking (stored complete before they are read); auto stores what is shuffled and ends", check: checkChoice("auto", "streaming", "batch")},
 	{Name: Schedule, Type: "region, eager or lazy", Default: "region", Doc: "when subtasks start: region: together, when all that they read is stored; lazy: likewise, but consumers with their first record; eager: all of the job at once", check: checkChoice("region", "eager", "lazy")},
-	{Name: CheckpointEvery, Type: "duration", Default: "10s", Doc: "pause between the starts of two checkpoints; 0 switches them off", Later: true, check: checkDuration(0)},
-	{Name: CheckpointPause, Type: "duration", Default: "500ms", Doc: "least pause between the end of a checkpoint and the next", Later: true, check: checkDuration(0)},
-	{Name: CheckpointTimeout, Type: "duration", Default: "10m", Doc: "time after which a checkpoint is given up", Later: true, check: checkDuration(time.Millisecond)},
-	{Name: CheckpointFails, Type: "count", Default: "10", Doc: "checkpoints that may fail in a row before the job does", Later: true, check: checkCount(0, 1<<20)},
-	{Name: CheckpointKeep, Type: "count", Default: "3", Doc: "completed checkpoints that are kept", Later: true, check: checkCount(1, 1000)},
+	{Name: CheckpointEvery, Type: "duration", Default: "10s", Doc: "time between the starts of two checkpoints; 0 switches them off; a job whose sources all end takes them only if this is said", check: checkDuration(0)},
+	{Name: CheckpointPause, Type: "duration", Default: "500ms", Doc: "least pause between the end of a checkpoint and the next", check: checkDuration(0)},
+	{Name: CheckpointTimeout, Type: "duration", Default: "10m", Doc: "time after which a checkpoint is given up", check: checkDuration(time.Millisecond)},
+	{Name: CheckpointFails, Type: "count", Default: "10", Doc: "checkpoints that may fail in a row; one more counts as a failure of the job, and the restart strategy decides", check: checkCount(0, 1<<20)},
+	{Name: CheckpointKeep, Type: "count", Default: "3", Doc: "completed checkpoints that are kept", check: checkCount(1, 1000)},
+	{Name: CheckpointCopies, Type: "count", Default: "2", Doc: "stores that hold each object of a checkpoint; with fewer workers all of them do", check: checkCount(1, 16)},
 	{Name: CheckpointDir, Type: "directory", Doc: "where checkpoints are stored; without it the workers' own disks", Later: true, check: checkAny},
 	{Name: Restore, Type: "none, latest or a savepoint", Default: "none", Doc: "what a new job starts from", Later: true, check: checkText},
 	{Name: StateMemory, Type: "size or percent", Default: "35%", Doc: "memory of a task process for keyed state; what exceeds it is moved to disk", Process: true, check: checkSize},

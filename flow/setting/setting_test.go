@@ -53,8 +53,8 @@ func TestBadValuesAreErrors(t *testing.T) {
 }
 
 func TestSettingsOfLaterReleasesAreWarnings(t *testing.T) {
-	ps := Check(map[string]string{CheckpointEvery: "5s", Mode: "auto"})
-	if len(ps) != 1 || !ps[0].Warning() || ps[0].Name != CheckpointEvery {
+	ps := Check(map[string]string{CheckpointDir: "/d", CheckpointEvery: "5s", Mode: "auto"})
+	if len(ps) != 1 || !ps[0].Warning() || ps[0].Name != CheckpointDir {
 		t.Fatal(ps)
 	}
 }
