@@ -181,6 +181,14 @@ func (g *Gate[T]) Release(in Input[T]) {
 	}
 }
 
+// Hold leaves a channel unread until Resume, because its barrier has come and those of others have not. What arrives on it
+// meanwhile keeps its credit, so that its producer comes to rest; the other channels go on. Called when the barrier was
+// yielded.
+func (g *Gate[T]) Hold(channel int) { g.in.hold(channel) }
+
+// Resume has every channel read again.
+func (g *Gate[T]) Resume() { g.in.resume() }
+
 // lost fails the gate and returns its error, which is an earlier one if there was one.
 func (g *Gate[T]) lost(ch int, r Reason, cause error) error {
 	return g.failed(g.in.id(ch).lost(r, cause))

@@ -46,6 +46,7 @@ type inbox struct {
 type inChannel struct {
 	queue    []item
 	isReady  bool // listed in ready
+	held     bool // not read: its barrier has come, and the gate waits for those of others
 	opened   bool
 	ended    bool   // the end has arrived
 	sequence uint64 // of the last frame
@@ -98,6 +99,9 @@ func (in *inbox) fenceOf(ch int) Fence {
 func (in *inbox) push(ch int, it item, fx *effects) {
 	c := &in.mu.channels[ch]
 	c.queue = append(c.queue, it)
+	if c.held {
+		return
+	}
 	fx.notify = fx.notify || len(c.queue) == 1
 	if !c.isReady {
 		c.isReady = true
@@ -123,7 +127,7 @@ func (in *inbox) take(only int) (it item, ch int, ok bool, err error) {
 		in.mu.ready = append(in.mu.ready[:0], in.mu.ready[1:]...)
 		c := &in.mu.channels[ch]
 		c.isReady = false
-		if len(c.queue) == 0 { // emptied by only
+		if len(c.queue) == 0 || c.held { // emptied by only; listed again when it is let go
 			continue
 		}
 		it = in.pop(ch)
@@ -143,6 +147,32 @@ func (in *inbox) pop(ch int) item {
 	c.queue[n] = item{}
 	c.queue = c.queue[:n]
 	return it
+}
+
+// hold leaves a channel unread.
+func (in *inbox) hold(ch int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.mu.channels[ch].held = true
+}
+
+// resume lets all channels that are held go.
+func (in *inbox) resume() {
+	var fx effects
+	in.mu.Lock()
+	for ch := range in.mu.channels {
+		c := &in.mu.channels[ch]
+		if !c.held {
+			continue
+		}
+		c.held = false
+		if len(c.queue) > 0 && !c.isReady {
+			c.isReady, fx.notify = true, true
+			in.mu.ready = append(in.mu.ready, ch)
+		}
+	}
+	in.mu.Unlock()
+	fx.perform(in)
 }
 
 // release returns the buffer of an item that was taken. A batch goes back to its producer.

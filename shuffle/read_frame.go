@@ -78,6 +78,9 @@ func (g *Gate[T]) read() (Input[T], bool, error) {
 			if s.Event.Kind == element.None {
 				continue
 			}
+			if s.Event.Kind == element.Barrier && len(f.segments) > 0 {
+				return Input[T]{}, false, g.lost(f.ch, Protocol, fmt.Errorf("barrier %d does not end its frame", s.Event.Checkpoint))
+			}
 			return Input[T]{Channel: f.ch, Event: s.Event}, true, nil
 		}
 		b := g.batch()

@@ -91,7 +91,7 @@ func (w *Writer[T]) encodeAside(i int, o *outlet[T], at element.Time) error {
 // openFrame makes a buffer ready for records, waiting if it has to. Events that have not gone yet may stay: they stand
 // ahead of the records in the same frame.
 func (w *Writer[T]) openFrame(i int, o *outlet[T]) error {
-	if o.buf != nil || len(o.segments) >= frame.MaxSegments-1 {
+	if o.buf != nil || len(o.segments) >= frame.MaxSegments-1 || o.barred() {
 		if err := w.empty(o); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (w *Writer[T]) announceInFrame(i int, ev element.Event) (done bool, err err
 		o.segments[n-1].Event = ev
 		return true, nil
 	}
-	if len(o.segments) >= frame.MaxSegments-1 || o.buf != nil && len(*o.buf) > o.limit {
+	if len(o.segments) >= frame.MaxSegments-1 || o.buf != nil && len(*o.buf) > o.limit || o.barred() {
 		if done, err := w.handOver(o); !done {
 			return false, err
 		}
@@ -156,9 +156,16 @@ func (o *outlet[T]) closeSegment(ev element.Event) {
 	if o.buf == nil {
 		return
 	}
-	if o.limit -= frame.SegmentLen; len(*o.buf) > o.limit || len(o.segments) >= frame.MaxSegments-1 {
+	if o.limit -= frame.SegmentLen; len(*o.buf) > o.limit || len(o.segments) >= frame.MaxSegments-1 || o.barred() {
 		o.room = 0
 	}
+}
+
+// barred: a barrier ends the frame. Whoever aligns on it reads nothing of the channel behind it for a while, and a frame is
+// read as a whole.
+func (o *outlet[T]) barred() bool {
+	n := len(o.segments)
+	return n > 0 && o.segments[n-1].Event.Kind == element.Barrier
 }
 
 // segmentBytes are the bytes of records in closed segments.

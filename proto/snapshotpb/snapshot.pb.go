@@ -89,6 +89,7 @@ type Part struct {
 	Table         string                 `protobuf:"bytes,4,opt,name=table,proto3" json:"table,omitempty"`  // name of the table among those of the operator
 	First         int32                  `protobuf:"varint,5,opt,name=first,proto3" json:"first,omitempty"` // key groups that it may have entries of: [first, end)
 	End           int32                  `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
+	Scope         int32                  `protobuf:"varint,7,opt,name=scope,proto3" json:"scope,omitempty"` // to whom its entries belong, as in the header of the chunk
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -161,6 +162,13 @@ func (x *Part) GetFirst() int32 {
 func (x *Part) GetEnd() int32 {
 	if x != nil {
 		return x.End
+	}
+	return 0
+}
+
+func (x *Part) GetScope() int32 {
+	if x != nil {
+		return x.Scope
 	}
 	return 0
 }
@@ -257,9 +265,11 @@ func (x *OperatorState) GetCommittables() []*jobpb.Committable {
 
 type SourceState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Have          int32                  `protobuf:"varint,1,opt,name=have,proto3" json:"have,omitempty"`                                  // splits that were ever assigned to this attempt: a prefix of those of the facts
+	Have          int32                  `protobuf:"varint,1,opt,name=have,proto3" json:"have,omitempty"`                                  // splits that were ever assigned to this subtask: a prefix of those of the facts
 	Splits        []*SplitState          `protobuf:"bytes,2,rep,name=splits,proto3" json:"splits,omitempty"`                               // that are not finished
 	WatermarkUs   int64                  `protobuf:"varint,3,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"` // that the source has said
+	Phase         int32                  `protobuf:"varint,4,opt,name=phase,proto3" json:"phase,omitempty"`                                // under way
+	PastUs        int64                  `protobuf:"varint,5,opt,name=past_us,json=pastUs,proto3" json:"past_us,omitempty"`                // largest event time of the phases before the last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -315,10 +325,24 @@ func (x *SourceState) GetWatermarkUs() int64 {
 	return 0
 }
 
+func (x *SourceState) GetPhase() int32 {
+	if x != nil {
+		return x.Phase
+	}
+	return 0
+}
+
+func (x *SourceState) GetPastUs() int64 {
+	if x != nil {
+		return x.PastUs
+	}
+	return 0
+}
+
 type SplitState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Split         *jobpb.Split           `protobuf:"bytes,1,opt,name=split,proto3" json:"split,omitempty"`                                 // with its position
-	Index         int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`                                // among the splits of the source in the facts
+	Index         int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`                                // among those that were ever assigned to this subtask
 	WatermarkUs   int64                  `protobuf:"varint,3,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"` // of its generator
 	NewestUs      int64                  `protobuf:"varint,4,opt,name=newest_us,json=newestUs,proto3" json:"newest_us,omitempty"`          // largest event time read
 	Idle          bool                   `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
@@ -468,7 +492,9 @@ type Position struct {
 	Attempt       uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`                            // of the producer
 	RegionEpoch   uint64                 `protobuf:"varint,4,opt,name=region_epoch,json=regionEpoch,proto3" json:"region_epoch,omitempty"` // of the producer
 	Records       int64                  `protobuf:"varint,5,opt,name=records,proto3" json:"records,omitempty"`                            // of this consumer's subpartition that were read: a reader skips to it by blocks
-	Ended         bool                   `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
+	Ended         bool                   `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`                                // everything was read: the rest does not count, whichever attempt it was
+	Block         int64                  `protobuf:"varint,7,opt,name=block,proto3" json:"block,omitempty"`                                // of the subpartition, in which the next record stands
+	Offset        int64                  `protobuf:"varint,8,opt,name=offset,proto3" json:"offset,omitempty"`                              // records of that block that were read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -545,6 +571,20 @@ func (x *Position) GetEnded() bool {
 	return false
 }
 
+func (x *Position) GetBlock() int64 {
+	if x != nil {
+		return x.Block
+	}
+	return 0
+}
+
+func (x *Position) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
 // SubtaskState is one subtask in a manifest.
 type SubtaskState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -554,7 +594,8 @@ type SubtaskState struct {
 	Operators     []*OperatorState       `protobuf:"bytes,4,rep,name=operators,proto3" json:"operators,omitempty"` // those with state, in the order of the chain
 	Clocks        []*InputClock          `protobuf:"bytes,5,rep,name=clocks,proto3" json:"clocks,omitempty"`
 	Positions     []*Position            `protobuf:"bytes,6,rep,name=positions,proto3" json:"positions,omitempty"`
-	Loaded        bool                   `protobuf:"varint,7,opt,name=loaded,proto3" json:"loaded,omitempty"` // the inputs in front of its gates had ended
+	Loaded        bool                   `protobuf:"varint,7,opt,name=loaded,proto3" json:"loaded,omitempty"`                              // the inputs in front of its gates had ended
+	WatermarkUs   int64                  `protobuf:"varint,8,opt,name=watermark_us,json=watermarkUs,proto3" json:"watermark_us,omitempty"` // the last one that its head has said
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -636,6 +677,13 @@ func (x *SubtaskState) GetLoaded() bool {
 		return x.Loaded
 	}
 	return false
+}
+
+func (x *SubtaskState) GetWatermarkUs() int64 {
+	if x != nil {
+		return x.WatermarkUs
+	}
+	return 0
 }
 
 // Ack is the answer of one attempt to the barrier of a checkpoint: all its changes since base are durable.
@@ -901,25 +949,28 @@ var File_proto_snapshotpb_snapshot_proto protoreflect.FileDescriptor
 
 const file_proto_snapshotpb_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x1fproto/snapshotpb/snapshot.proto\x12\x0fsluice.snapshot\x1a\x15proto/jobpb/job.proto\"\x8a\x01\n" +
+	"\x1fproto/snapshotpb/snapshot.proto\x12\x0fsluice.snapshot\x1a\x15proto/jobpb/job.proto\"\xa0\x01\n" +
 	"\x04Part\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\tR\asegment\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x14\n" +
 	"\x05table\x18\x04 \x01(\tR\x05table\x12\x14\n" +
 	"\x05first\x18\x05 \x01(\x05R\x05first\x12\x10\n" +
-	"\x03end\x18\x06 \x01(\x05R\x03end\"\xff\x01\n" +
+	"\x03end\x18\x06 \x01(\x05R\x03end\x12\x14\n" +
+	"\x05scope\x18\a \x01(\x05R\x05scope\"\xff\x01\n" +
 	"\rOperatorState\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x12+\n" +
 	"\x05parts\x18\x02 \x03(\v2\x15.sluice.snapshot.PartR\x05parts\x12\x1a\n" +
 	"\breplaced\x18\x03 \x03(\tR\breplaced\x124\n" +
 	"\x06source\x18\x04 \x01(\v2\x1c.sluice.snapshot.SourceStateR\x06source\x12\x16\n" +
 	"\x06writer\x18\x05 \x01(\fR\x06writer\x12;\n" +
-	"\fcommittables\x18\x06 \x03(\v2\x17.sluice.job.CommittableR\fcommittables\"y\n" +
+	"\fcommittables\x18\x06 \x03(\v2\x17.sluice.job.CommittableR\fcommittables\"\xa8\x01\n" +
 	"\vSourceState\x12\x12\n" +
 	"\x04have\x18\x01 \x01(\x05R\x04have\x123\n" +
 	"\x06splits\x18\x02 \x03(\v2\x1b.sluice.snapshot.SplitStateR\x06splits\x12!\n" +
-	"\fwatermark_us\x18\x03 \x01(\x03R\vwatermarkUs\"\x9f\x01\n" +
+	"\fwatermark_us\x18\x03 \x01(\x03R\vwatermarkUs\x12\x14\n" +
+	"\x05phase\x18\x04 \x01(\x05R\x05phase\x12\x17\n" +
+	"\apast_us\x18\x05 \x01(\x03R\x06pastUs\"\x9f\x01\n" +
 	"\n" +
 	"SplitState\x12'\n" +
 	"\x05split\x18\x01 \x01(\v2\x11.sluice.job.SplitR\x05split\x12\x14\n" +
@@ -932,14 +983,16 @@ const file_proto_snapshotpb_snapshot_proto_rawDesc = "" +
 	"\x05input\x18\x01 \x01(\x05R\x05input\x12!\n" +
 	"\fwatermark_us\x18\x02 \x01(\x03R\vwatermarkUs\x12\x12\n" +
 	"\x04idle\x18\x03 \x01(\bR\x04idle\x12\x14\n" +
-	"\x05ended\x18\x04 \x01(\bR\x05ended\"\xa7\x01\n" +
+	"\x05ended\x18\x04 \x01(\bR\x05ended\"\xd5\x01\n" +
 	"\bPosition\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\x05R\x04edge\x12\x1a\n" +
 	"\bproducer\x18\x02 \x01(\x05R\bproducer\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\rR\aattempt\x12!\n" +
 	"\fregion_epoch\x18\x04 \x01(\x04R\vregionEpoch\x12\x18\n" +
 	"\arecords\x18\x05 \x01(\x03R\arecords\x12\x14\n" +
-	"\x05ended\x18\x06 \x01(\bR\x05ended\"\xb6\x02\n" +
+	"\x05ended\x18\x06 \x01(\bR\x05ended\x12\x14\n" +
+	"\x05block\x18\a \x01(\x03R\x05block\x12\x16\n" +
+	"\x06offset\x18\b \x01(\x03R\x06offset\"\xd9\x02\n" +
 	"\fSubtaskState\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x126\n" +
@@ -947,7 +1000,8 @@ const file_proto_snapshotpb_snapshot_proto_rawDesc = "" +
 	"\toperators\x18\x04 \x03(\v2\x1e.sluice.snapshot.OperatorStateR\toperators\x123\n" +
 	"\x06clocks\x18\x05 \x03(\v2\x1b.sluice.snapshot.InputClockR\x06clocks\x127\n" +
 	"\tpositions\x18\x06 \x03(\v2\x19.sluice.snapshot.PositionR\tpositions\x12\x16\n" +
-	"\x06loaded\x18\a \x01(\bR\x06loaded\"\xb1\x03\n" +
+	"\x06loaded\x18\a \x01(\bR\x06loaded\x12!\n" +
+	"\fwatermark_us\x18\b \x01(\x03R\vwatermarkUs\"\xb1\x03\n" +
 	"\x03Ack\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\x04R\n" +

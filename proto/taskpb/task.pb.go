@@ -392,9 +392,10 @@ type Trigger struct {
 	Process       uint64                 `protobuf:"varint,3,opt,name=process,proto3" json:"process,omitempty"`
 	Checkpoint    uint64                 `protobuf:"varint,4,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	Kind          jobpb.CheckpointKind   `protobuf:"varint,5,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"`
-	Regions       []*RegionEpoch         `protobuf:"bytes,6,rep,name=regions,proto3" json:"regions,omitempty"` // that take part; others of the process do not
-	Targets       []*StoreAddress        `protobuf:"bytes,7,rep,name=targets,proto3" json:"targets,omitempty"` // stores for copies of this process's segments, in order of preference; its own worker's is not among them
-	Copies        int32                  `protobuf:"varint,8,opt,name=copies,proto3" json:"copies,omitempty"`  // of each object, its own worker's included
+	Regions       []*RegionEpoch         `protobuf:"bytes,6,rep,name=regions,proto3" json:"regions,omitempty"`      // that take part; others of the process do not
+	Targets       []*StoreAddress        `protobuf:"bytes,7,rep,name=targets,proto3" json:"targets,omitempty"`      // stores for copies of this process's segments, in order of preference; its own worker's is not among them
+	Copies        int32                  `protobuf:"varint,8,opt,name=copies,proto3" json:"copies,omitempty"`       // of each object, its own worker's included
+	Completed     uint64                 `protobuf:"varint,9,opt,name=completed,proto3" json:"completed,omitempty"` // newest completed checkpoint; what lies between it and this one was given up. 0: nothing is said
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -481,6 +482,13 @@ func (x *Trigger) GetTargets() []*StoreAddress {
 func (x *Trigger) GetCopies() int32 {
 	if x != nil {
 		return x.Copies
+	}
+	return 0
+}
+
+func (x *Trigger) GetCompleted() uint64 {
+	if x != nil {
+		return x.Completed
 	}
 	return 0
 }
@@ -581,6 +589,7 @@ type SubtaskDeployment struct {
 	Gated         bool                   `protobuf:"varint,7,opt,name=gated,proto3" json:"gated,omitempty"`                // its sources emit nothing before OpenGate: an operator behind them still loads
 	Checkpointed  bool                   `protobuf:"varint,8,opt,name=checkpointed,proto3" json:"checkpointed,omitempty"`  // its region takes part in checkpoints: it does not end before one contains its end
 	Restore       uint64                 `protobuf:"varint,9,opt,name=restore,proto3" json:"restore,omitempty"`            // checkpoint that it starts from, that of Deployment.restore; 0: from the beginning
+	Enumerators   []*EnumeratorState     `protobuf:"bytes,10,rep,name=enumerators,proto3" json:"enumerators,omitempty"`    // of those in enumerate that go on where an earlier attempt was
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -678,6 +687,74 @@ func (x *SubtaskDeployment) GetRestore() uint64 {
 	return 0
 }
 
+func (x *SubtaskDeployment) GetEnumerators() []*EnumeratorState {
+	if x != nil {
+		return x.Enumerators
+	}
+	return nil
+}
+
+// EnumeratorState is where the discovery of a source goes on.
+type EnumeratorState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operator      int32                  `protobuf:"varint,1,opt,name=operator,proto3" json:"operator,omitempty"`
+	State         []byte                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`    // SplitsDiscovered.enumerator behind the last known split
+	Offset        int32                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"` // number of known splits
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnumeratorState) Reset() {
+	*x = EnumeratorState{}
+	mi := &file_proto_taskpb_task_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnumeratorState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnumeratorState) ProtoMessage() {}
+
+func (x *EnumeratorState) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_taskpb_task_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnumeratorState.ProtoReflect.Descriptor instead.
+func (*EnumeratorState) Descriptor() ([]byte, []int) {
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *EnumeratorState) GetOperator() int32 {
+	if x != nil {
+		return x.Operator
+	}
+	return 0
+}
+
+func (x *EnumeratorState) GetState() []byte {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *EnumeratorState) GetOffset() int32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
 type Location struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chain         int32                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
@@ -689,13 +766,14 @@ type Location struct {
 	Process       uint64                 `protobuf:"varint,7,opt,name=process,proto3" json:"process,omitempty"`
 	Region        int32                  `protobuf:"varint,8,opt,name=region,proto3" json:"region,omitempty"`
 	Partitions    []*jobpb.Partition     `protobuf:"bytes,9,rep,name=partitions,proto3" json:"partitions,omitempty"` // stored results of a finished producer, which may be older than the last attempt
+	Finished      bool                   `protobuf:"varint,10,opt,name=finished,proto3" json:"finished,omitempty"`   // the checkpoint that is restored contains its end: it does not run, and its PIPELINED channels have ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[7]
+	mi := &file_proto_taskpb_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +785,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[7]
+	mi := &file_proto_taskpb_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +798,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{7}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Location) GetChain() int32 {
@@ -786,6 +864,13 @@ func (x *Location) GetPartitions() []*jobpb.Partition {
 	return nil
 }
 
+func (x *Location) GetFinished() bool {
+	if x != nil {
+		return x.Finished
+	}
+	return false
+}
+
 // Cancel stops all attempts of the regions whose epoch is at most the one given. Idempotent.
 type Cancel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -798,7 +883,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[8]
+	mi := &file_proto_taskpb_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +895,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[8]
+	mi := &file_proto_taskpb_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +908,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{8}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Cancel) GetJob() string {
@@ -857,7 +942,7 @@ type RegionEpoch struct {
 
 func (x *RegionEpoch) Reset() {
 	*x = RegionEpoch{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[9]
+	mi := &file_proto_taskpb_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +954,7 @@ func (x *RegionEpoch) String() string {
 func (*RegionEpoch) ProtoMessage() {}
 
 func (x *RegionEpoch) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[9]
+	mi := &file_proto_taskpb_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +967,7 @@ func (x *RegionEpoch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionEpoch.ProtoReflect.Descriptor instead.
 func (*RegionEpoch) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{9}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RegionEpoch) GetRegion() int32 {
@@ -914,7 +999,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[10]
+	mi := &file_proto_taskpb_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1011,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[10]
+	mi := &file_proto_taskpb_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1024,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{10}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Commit) GetJob() string {
@@ -998,7 +1083,7 @@ type CommitResult struct {
 
 func (x *CommitResult) Reset() {
 	*x = CommitResult{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[11]
+	mi := &file_proto_taskpb_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1095,7 @@ func (x *CommitResult) String() string {
 func (*CommitResult) ProtoMessage() {}
 
 func (x *CommitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[11]
+	mi := &file_proto_taskpb_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1108,7 @@ func (x *CommitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResult.ProtoReflect.Descriptor instead.
 func (*CommitResult) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{11}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CommitResult) GetJob() string {
@@ -1089,7 +1174,7 @@ type SubtaskUpdate struct {
 
 func (x *SubtaskUpdate) Reset() {
 	*x = SubtaskUpdate{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[12]
+	mi := &file_proto_taskpb_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1186,7 @@ func (x *SubtaskUpdate) String() string {
 func (*SubtaskUpdate) ProtoMessage() {}
 
 func (x *SubtaskUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[12]
+	mi := &file_proto_taskpb_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1199,7 @@ func (x *SubtaskUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskUpdate.ProtoReflect.Descriptor instead.
 func (*SubtaskUpdate) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{12}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SubtaskUpdate) GetChain() int32 {
@@ -1214,7 +1299,7 @@ type OpenGate struct {
 
 func (x *OpenGate) Reset() {
 	*x = OpenGate{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[13]
+	mi := &file_proto_taskpb_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1311,7 @@ func (x *OpenGate) String() string {
 func (*OpenGate) ProtoMessage() {}
 
 func (x *OpenGate) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[13]
+	mi := &file_proto_taskpb_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1324,7 @@ func (x *OpenGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenGate.ProtoReflect.Descriptor instead.
 func (*OpenGate) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{13}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OpenGate) GetJob() string {
@@ -1282,7 +1367,7 @@ type DropPartitions struct {
 
 func (x *DropPartitions) Reset() {
 	*x = DropPartitions{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[14]
+	mi := &file_proto_taskpb_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1379,7 @@ func (x *DropPartitions) String() string {
 func (*DropPartitions) ProtoMessage() {}
 
 func (x *DropPartitions) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[14]
+	mi := &file_proto_taskpb_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1392,7 @@ func (x *DropPartitions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropPartitions.ProtoReflect.Descriptor instead.
 func (*DropPartitions) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{14}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DropPartitions) GetJob() string {
@@ -1346,7 +1431,7 @@ type PartitionName struct {
 
 func (x *PartitionName) Reset() {
 	*x = PartitionName{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[15]
+	mi := &file_proto_taskpb_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1443,7 @@ func (x *PartitionName) String() string {
 func (*PartitionName) ProtoMessage() {}
 
 func (x *PartitionName) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[15]
+	mi := &file_proto_taskpb_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1456,7 @@ func (x *PartitionName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionName.ProtoReflect.Descriptor instead.
 func (*PartitionName) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{15}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PartitionName) GetJobEpoch() uint64 {
@@ -1437,7 +1522,7 @@ type AgentMessage struct {
 
 func (x *AgentMessage) Reset() {
 	*x = AgentMessage{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[16]
+	mi := &file_proto_taskpb_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1534,7 @@ func (x *AgentMessage) String() string {
 func (*AgentMessage) ProtoMessage() {}
 
 func (x *AgentMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[16]
+	mi := &file_proto_taskpb_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1547,7 @@ func (x *AgentMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentMessage.ProtoReflect.Descriptor instead.
 func (*AgentMessage) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{16}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AgentMessage) GetMessage() isAgentMessage_Message {
@@ -1637,7 +1722,7 @@ type Build struct {
 
 func (x *Build) Reset() {
 	*x = Build{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[17]
+	mi := &file_proto_taskpb_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1734,7 @@ func (x *Build) String() string {
 func (*Build) ProtoMessage() {}
 
 func (x *Build) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[17]
+	mi := &file_proto_taskpb_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1747,7 @@ func (x *Build) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Build.ProtoReflect.Descriptor instead.
 func (*Build) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{17}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Build) GetSpec() *jobpb.JobSpec {
@@ -1688,7 +1773,7 @@ type Shutdown struct {
 
 func (x *Shutdown) Reset() {
 	*x = Shutdown{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[18]
+	mi := &file_proto_taskpb_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1785,7 @@ func (x *Shutdown) String() string {
 func (*Shutdown) ProtoMessage() {}
 
 func (x *Shutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[18]
+	mi := &file_proto_taskpb_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1798,7 @@ func (x *Shutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shutdown.ProtoReflect.Descriptor instead.
 func (*Shutdown) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{18}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Shutdown) GetReason() string {
@@ -1743,7 +1828,7 @@ type TaskMessage struct {
 
 func (x *TaskMessage) Reset() {
 	*x = TaskMessage{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[19]
+	mi := &file_proto_taskpb_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1840,7 @@ func (x *TaskMessage) String() string {
 func (*TaskMessage) ProtoMessage() {}
 
 func (x *TaskMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[19]
+	mi := &file_proto_taskpb_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1853,7 @@ func (x *TaskMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMessage.ProtoReflect.Descriptor instead.
 func (*TaskMessage) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{19}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskMessage) GetMessage() isTaskMessage_Message {
@@ -1933,7 +2018,7 @@ type SplitsDiscovered struct {
 
 func (x *SplitsDiscovered) Reset() {
 	*x = SplitsDiscovered{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[20]
+	mi := &file_proto_taskpb_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2030,7 @@ func (x *SplitsDiscovered) String() string {
 func (*SplitsDiscovered) ProtoMessage() {}
 
 func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[20]
+	mi := &file_proto_taskpb_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2043,7 @@ func (x *SplitsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitsDiscovered.ProtoReflect.Descriptor instead.
 func (*SplitsDiscovered) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{20}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SplitsDiscovered) GetOperator() int32 {
@@ -2028,7 +2113,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[21]
+	mi := &file_proto_taskpb_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2125,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[21]
+	mi := &file_proto_taskpb_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2138,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{21}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SplitRequest) GetOperator() int32 {
@@ -2132,7 +2217,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[22]
+	mi := &file_proto_taskpb_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2229,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[22]
+	mi := &file_proto_taskpb_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2242,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{22}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AssignSplits) GetJob() string {
@@ -2243,7 +2328,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[23]
+	mi := &file_proto_taskpb_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2340,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[23]
+	mi := &file_proto_taskpb_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2353,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{23}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Hello) GetProtocol() int32 {
@@ -2310,7 +2395,7 @@ type Built struct {
 
 func (x *Built) Reset() {
 	*x = Built{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[24]
+	mi := &file_proto_taskpb_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2407,7 @@ func (x *Built) String() string {
 func (*Built) ProtoMessage() {}
 
 func (x *Built) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[24]
+	mi := &file_proto_taskpb_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2420,7 @@ func (x *Built) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Built.ProtoReflect.Descriptor instead.
 func (*Built) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{24}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Built) GetGraph() *jobpb.Graph {
@@ -2375,7 +2460,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[25]
+	mi := &file_proto_taskpb_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2472,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[25]
+	mi := &file_proto_taskpb_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2485,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{25}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Sample) GetCounters() []*jobpb.Counters {
@@ -2478,7 +2563,7 @@ type Clock struct {
 
 func (x *Clock) Reset() {
 	*x = Clock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[26]
+	mi := &file_proto_taskpb_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +2575,7 @@ func (x *Clock) String() string {
 func (*Clock) ProtoMessage() {}
 
 func (x *Clock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[26]
+	mi := &file_proto_taskpb_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2588,7 @@ func (x *Clock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Clock.ProtoReflect.Descriptor instead.
 func (*Clock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{26}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Clock) GetChain() int32 {
@@ -2583,7 +2668,7 @@ type InputClock struct {
 
 func (x *InputClock) Reset() {
 	*x = InputClock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[27]
+	mi := &file_proto_taskpb_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2680,7 @@ func (x *InputClock) String() string {
 func (*InputClock) ProtoMessage() {}
 
 func (x *InputClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[27]
+	mi := &file_proto_taskpb_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2693,7 @@ func (x *InputClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputClock.ProtoReflect.Descriptor instead.
 func (*InputClock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{27}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *InputClock) GetState() ClockState {
@@ -2674,7 +2759,7 @@ type SourceClock struct {
 
 func (x *SourceClock) Reset() {
 	*x = SourceClock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[28]
+	mi := &file_proto_taskpb_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2771,7 @@ func (x *SourceClock) String() string {
 func (*SourceClock) ProtoMessage() {}
 
 func (x *SourceClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[28]
+	mi := &file_proto_taskpb_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2784,7 @@ func (x *SourceClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceClock.ProtoReflect.Descriptor instead.
 func (*SourceClock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{28}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SourceClock) GetMarking() bool {
@@ -2806,7 +2891,7 @@ type SplitClock struct {
 
 func (x *SplitClock) Reset() {
 	*x = SplitClock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[29]
+	mi := &file_proto_taskpb_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +2903,7 @@ func (x *SplitClock) String() string {
 func (*SplitClock) ProtoMessage() {}
 
 func (x *SplitClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[29]
+	mi := &file_proto_taskpb_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +2916,7 @@ func (x *SplitClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitClock.ProtoReflect.Descriptor instead.
 func (*SplitClock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{29}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SplitClock) GetId() string {
@@ -2880,7 +2965,7 @@ type HeldClock struct {
 
 func (x *HeldClock) Reset() {
 	*x = HeldClock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[30]
+	mi := &file_proto_taskpb_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +2977,7 @@ func (x *HeldClock) String() string {
 func (*HeldClock) ProtoMessage() {}
 
 func (x *HeldClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[30]
+	mi := &file_proto_taskpb_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +2990,7 @@ func (x *HeldClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClock.ProtoReflect.Descriptor instead.
 func (*HeldClock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{30}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HeldClock) GetOperator() string {
@@ -2933,7 +3018,7 @@ type GroupClock struct {
 
 func (x *GroupClock) Reset() {
 	*x = GroupClock{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[31]
+	mi := &file_proto_taskpb_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3030,7 @@ func (x *GroupClock) String() string {
 func (*GroupClock) ProtoMessage() {}
 
 func (x *GroupClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[31]
+	mi := &file_proto_taskpb_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3043,7 @@ func (x *GroupClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupClock.ProtoReflect.Descriptor instead.
 func (*GroupClock) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{31}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GroupClock) GetGroup() string {
@@ -2988,7 +3073,7 @@ type GroupClocks struct {
 
 func (x *GroupClocks) Reset() {
 	*x = GroupClocks{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[32]
+	mi := &file_proto_taskpb_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3000,7 +3085,7 @@ func (x *GroupClocks) String() string {
 func (*GroupClocks) ProtoMessage() {}
 
 func (x *GroupClocks) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[32]
+	mi := &file_proto_taskpb_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3013,7 +3098,7 @@ func (x *GroupClocks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupClocks.ProtoReflect.Descriptor instead.
 func (*GroupClocks) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{32}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GroupClocks) GetJob() string {
@@ -3047,7 +3132,7 @@ type ProcessFailure struct {
 
 func (x *ProcessFailure) Reset() {
 	*x = ProcessFailure{}
-	mi := &file_proto_taskpb_task_proto_msgTypes[33]
+	mi := &file_proto_taskpb_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3144,7 @@ func (x *ProcessFailure) String() string {
 func (*ProcessFailure) ProtoMessage() {}
 
 func (x *ProcessFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_taskpb_task_proto_msgTypes[33]
+	mi := &file_proto_taskpb_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3157,7 @@ func (x *ProcessFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessFailure.ProtoReflect.Descriptor instead.
 func (*ProcessFailure) Descriptor() ([]byte, []int) {
-	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{33}
+	return file_proto_taskpb_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ProcessFailure) GetFailure() *jobpb.Failure {
@@ -3116,7 +3201,7 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x06stores\x18\x04 \x03(\v2\x19.sluice.task.StoreAddressR\x06stores\">\n" +
 	"\fStoreAddress\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xa3\x02\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xc1\x02\n" +
 	"\aTrigger\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x18\n" +
@@ -3127,7 +3212,8 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x04kind\x18\x05 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\x122\n" +
 	"\aregions\x18\x06 \x03(\v2\x18.sluice.task.RegionEpochR\aregions\x123\n" +
 	"\atargets\x18\a \x03(\v2\x19.sluice.task.StoreAddressR\atargets\x12\x16\n" +
-	"\x06copies\x18\b \x01(\x05R\x06copies\"\xc9\x01\n" +
+	"\x06copies\x18\b \x01(\x05R\x06copies\x12\x1c\n" +
+	"\tcompleted\x18\t \x01(\x04R\tcompleted\"\xc9\x01\n" +
 	"\x10CheckpointNotice\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x18\n" +
@@ -3136,7 +3222,7 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"checkpoint\x18\x04 \x01(\x04R\n" +
 	"checkpoint\x12\x18\n" +
 	"\aaborted\x18\x05 \x01(\bR\aaborted\x122\n" +
-	"\aregions\x18\x06 \x03(\v2\x18.sluice.task.RegionEpochR\aregions\"\x86\x02\n" +
+	"\aregions\x18\x06 \x03(\v2\x18.sluice.task.RegionEpochR\aregions\"\xc6\x02\n" +
 	"\x11SubtaskDeployment\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -3146,7 +3232,13 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\tenumerate\x18\x06 \x03(\x05R\tenumerate\x12\x14\n" +
 	"\x05gated\x18\a \x01(\bR\x05gated\x12\"\n" +
 	"\fcheckpointed\x18\b \x01(\bR\fcheckpointed\x12\x18\n" +
-	"\arestore\x18\t \x01(\x04R\arestore\"\x97\x02\n" +
+	"\arestore\x18\t \x01(\x04R\arestore\x12>\n" +
+	"\venumerators\x18\n" +
+	" \x03(\v2\x1c.sluice.task.EnumeratorStateR\venumerators\"[\n" +
+	"\x0fEnumeratorState\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\x05R\boperator\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\fR\x05state\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x05R\x06offset\"\xb3\x02\n" +
 	"\bLocation\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -3158,7 +3250,9 @@ const file_proto_taskpb_task_proto_rawDesc = "" +
 	"\x06region\x18\b \x01(\x05R\x06region\x125\n" +
 	"\n" +
 	"partitions\x18\t \x03(\v2\x15.sluice.job.PartitionR\n" +
-	"partitions\"k\n" +
+	"partitions\x12\x1a\n" +
+	"\bfinished\x18\n" +
+	" \x01(\bR\bfinished\"k\n" +
 	"\x06Cancel\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x122\n" +
@@ -3373,7 +3467,7 @@ func file_proto_taskpb_task_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_taskpb_task_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_taskpb_task_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_proto_taskpb_task_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_proto_taskpb_task_proto_goTypes = []any{
 	(ClockState)(0),            // 0: sluice.task.ClockState
 	(*Epochs)(nil),             // 1: sluice.task.Epochs
@@ -3383,113 +3477,115 @@ var file_proto_taskpb_task_proto_goTypes = []any{
 	(*Trigger)(nil),            // 5: sluice.task.Trigger
 	(*CheckpointNotice)(nil),   // 6: sluice.task.CheckpointNotice
 	(*SubtaskDeployment)(nil),  // 7: sluice.task.SubtaskDeployment
-	(*Location)(nil),           // 8: sluice.task.Location
-	(*Cancel)(nil),             // 9: sluice.task.Cancel
-	(*RegionEpoch)(nil),        // 10: sluice.task.RegionEpoch
-	(*Commit)(nil),             // 11: sluice.task.Commit
-	(*CommitResult)(nil),       // 12: sluice.task.CommitResult
-	(*SubtaskUpdate)(nil),      // 13: sluice.task.SubtaskUpdate
-	(*OpenGate)(nil),           // 14: sluice.task.OpenGate
-	(*DropPartitions)(nil),     // 15: sluice.task.DropPartitions
-	(*PartitionName)(nil),      // 16: sluice.task.PartitionName
-	(*AgentMessage)(nil),       // 17: sluice.task.AgentMessage
-	(*Build)(nil),              // 18: sluice.task.Build
-	(*Shutdown)(nil),           // 19: sluice.task.Shutdown
-	(*TaskMessage)(nil),        // 20: sluice.task.TaskMessage
-	(*SplitsDiscovered)(nil),   // 21: sluice.task.SplitsDiscovered
-	(*SplitRequest)(nil),       // 22: sluice.task.SplitRequest
-	(*AssignSplits)(nil),       // 23: sluice.task.AssignSplits
-	(*Hello)(nil),              // 24: sluice.task.Hello
-	(*Built)(nil),              // 25: sluice.task.Built
-	(*Sample)(nil),             // 26: sluice.task.Sample
-	(*Clock)(nil),              // 27: sluice.task.Clock
-	(*InputClock)(nil),         // 28: sluice.task.InputClock
-	(*SourceClock)(nil),        // 29: sluice.task.SourceClock
-	(*SplitClock)(nil),         // 30: sluice.task.SplitClock
-	(*HeldClock)(nil),          // 31: sluice.task.HeldClock
-	(*GroupClock)(nil),         // 32: sluice.task.GroupClock
-	(*GroupClocks)(nil),        // 33: sluice.task.GroupClocks
-	(*ProcessFailure)(nil),     // 34: sluice.task.ProcessFailure
-	nil,                        // 35: sluice.task.Deployment.SettingsEntry
-	(*jobpb.Plan)(nil),         // 36: sluice.job.Plan
-	(*jobpb.JobSpec)(nil),      // 37: sluice.job.JobSpec
-	(*jobpb.StoredObject)(nil), // 38: sluice.job.StoredObject
-	(jobpb.CheckpointKind)(0),  // 39: sluice.job.CheckpointKind
-	(*jobpb.Partition)(nil),    // 40: sluice.job.Partition
-	(*jobpb.Committable)(nil),  // 41: sluice.job.Committable
-	(*jobpb.Failure)(nil),      // 42: sluice.job.Failure
-	(jobpb.SubtaskState)(0),    // 43: sluice.job.SubtaskState
-	(*jobpb.Counters)(nil),     // 44: sluice.job.Counters
-	(*snapshotpb.Ack)(nil),     // 45: sluice.snapshot.Ack
-	(*jobpb.Split)(nil),        // 46: sluice.job.Split
-	(*jobpb.Graph)(nil),        // 47: sluice.job.Graph
-	(*jobpb.Diagnostic)(nil),   // 48: sluice.job.Diagnostic
+	(*EnumeratorState)(nil),    // 8: sluice.task.EnumeratorState
+	(*Location)(nil),           // 9: sluice.task.Location
+	(*Cancel)(nil),             // 10: sluice.task.Cancel
+	(*RegionEpoch)(nil),        // 11: sluice.task.RegionEpoch
+	(*Commit)(nil),             // 12: sluice.task.Commit
+	(*CommitResult)(nil),       // 13: sluice.task.CommitResult
+	(*SubtaskUpdate)(nil),      // 14: sluice.task.SubtaskUpdate
+	(*OpenGate)(nil),           // 15: sluice.task.OpenGate
+	(*DropPartitions)(nil),     // 16: sluice.task.DropPartitions
+	(*PartitionName)(nil),      // 17: sluice.task.PartitionName
+	(*AgentMessage)(nil),       // 18: sluice.task.AgentMessage
+	(*Build)(nil),              // 19: sluice.task.Build
+	(*Shutdown)(nil),           // 20: sluice.task.Shutdown
+	(*TaskMessage)(nil),        // 21: sluice.task.TaskMessage
+	(*SplitsDiscovered)(nil),   // 22: sluice.task.SplitsDiscovered
+	(*SplitRequest)(nil),       // 23: sluice.task.SplitRequest
+	(*AssignSplits)(nil),       // 24: sluice.task.AssignSplits
+	(*Hello)(nil),              // 25: sluice.task.Hello
+	(*Built)(nil),              // 26: sluice.task.Built
+	(*Sample)(nil),             // 27: sluice.task.Sample
+	(*Clock)(nil),              // 28: sluice.task.Clock
+	(*InputClock)(nil),         // 29: sluice.task.InputClock
+	(*SourceClock)(nil),        // 30: sluice.task.SourceClock
+	(*SplitClock)(nil),         // 31: sluice.task.SplitClock
+	(*HeldClock)(nil),          // 32: sluice.task.HeldClock
+	(*GroupClock)(nil),         // 33: sluice.task.GroupClock
+	(*GroupClocks)(nil),        // 34: sluice.task.GroupClocks
+	(*ProcessFailure)(nil),     // 35: sluice.task.ProcessFailure
+	nil,                        // 36: sluice.task.Deployment.SettingsEntry
+	(*jobpb.Plan)(nil),         // 37: sluice.job.Plan
+	(*jobpb.JobSpec)(nil),      // 38: sluice.job.JobSpec
+	(*jobpb.StoredObject)(nil), // 39: sluice.job.StoredObject
+	(jobpb.CheckpointKind)(0),  // 40: sluice.job.CheckpointKind
+	(*jobpb.Partition)(nil),    // 41: sluice.job.Partition
+	(*jobpb.Committable)(nil),  // 42: sluice.job.Committable
+	(*jobpb.Failure)(nil),      // 43: sluice.job.Failure
+	(jobpb.SubtaskState)(0),    // 44: sluice.job.SubtaskState
+	(*jobpb.Counters)(nil),     // 45: sluice.job.Counters
+	(*snapshotpb.Ack)(nil),     // 46: sluice.snapshot.Ack
+	(*jobpb.Split)(nil),        // 47: sluice.job.Split
+	(*jobpb.Graph)(nil),        // 48: sluice.job.Graph
+	(*jobpb.Diagnostic)(nil),   // 49: sluice.job.Diagnostic
 }
 var file_proto_taskpb_task_proto_depIdxs = []int32{
-	36, // 0: sluice.task.Deployment.plan:type_name -> sluice.job.Plan
+	37, // 0: sluice.task.Deployment.plan:type_name -> sluice.job.Plan
 	7,  // 1: sluice.task.Deployment.subtasks:type_name -> sluice.task.SubtaskDeployment
-	8,  // 2: sluice.task.Deployment.locations:type_name -> sluice.task.Location
-	37, // 3: sluice.task.Deployment.spec:type_name -> sluice.job.JobSpec
-	35, // 4: sluice.task.Deployment.settings:type_name -> sluice.task.Deployment.SettingsEntry
+	9,  // 2: sluice.task.Deployment.locations:type_name -> sluice.task.Location
+	38, // 3: sluice.task.Deployment.spec:type_name -> sluice.job.JobSpec
+	36, // 4: sluice.task.Deployment.settings:type_name -> sluice.task.Deployment.SettingsEntry
 	3,  // 5: sluice.task.Deployment.restore:type_name -> sluice.task.Restore
-	38, // 6: sluice.task.Restore.manifest:type_name -> sluice.job.StoredObject
-	38, // 7: sluice.task.Restore.objects:type_name -> sluice.job.StoredObject
+	39, // 6: sluice.task.Restore.manifest:type_name -> sluice.job.StoredObject
+	39, // 7: sluice.task.Restore.objects:type_name -> sluice.job.StoredObject
 	4,  // 8: sluice.task.Restore.stores:type_name -> sluice.task.StoreAddress
-	39, // 9: sluice.task.Trigger.kind:type_name -> sluice.job.CheckpointKind
-	10, // 10: sluice.task.Trigger.regions:type_name -> sluice.task.RegionEpoch
+	40, // 9: sluice.task.Trigger.kind:type_name -> sluice.job.CheckpointKind
+	11, // 10: sluice.task.Trigger.regions:type_name -> sluice.task.RegionEpoch
 	4,  // 11: sluice.task.Trigger.targets:type_name -> sluice.task.StoreAddress
-	10, // 12: sluice.task.CheckpointNotice.regions:type_name -> sluice.task.RegionEpoch
-	40, // 13: sluice.task.Location.partitions:type_name -> sluice.job.Partition
-	10, // 14: sluice.task.Cancel.regions:type_name -> sluice.task.RegionEpoch
-	41, // 15: sluice.task.Commit.committables:type_name -> sluice.job.Committable
-	42, // 16: sluice.task.CommitResult.failure:type_name -> sluice.job.Failure
-	43, // 17: sluice.task.SubtaskUpdate.state:type_name -> sluice.job.SubtaskState
-	42, // 18: sluice.task.SubtaskUpdate.failure:type_name -> sluice.job.Failure
-	41, // 19: sluice.task.SubtaskUpdate.committables:type_name -> sluice.job.Committable
-	44, // 20: sluice.task.SubtaskUpdate.counters:type_name -> sluice.job.Counters
-	40, // 21: sluice.task.SubtaskUpdate.partitions:type_name -> sluice.job.Partition
-	10, // 22: sluice.task.OpenGate.regions:type_name -> sluice.task.RegionEpoch
-	16, // 23: sluice.task.DropPartitions.partitions:type_name -> sluice.task.PartitionName
-	18, // 24: sluice.task.AgentMessage.build:type_name -> sluice.task.Build
-	2,  // 25: sluice.task.AgentMessage.deploy:type_name -> sluice.task.Deployment
-	9,  // 26: sluice.task.AgentMessage.cancel:type_name -> sluice.task.Cancel
-	11, // 27: sluice.task.AgentMessage.commit:type_name -> sluice.task.Commit
-	19, // 28: sluice.task.AgentMessage.shutdown:type_name -> sluice.task.Shutdown
-	23, // 29: sluice.task.AgentMessage.assign_splits:type_name -> sluice.task.AssignSplits
-	14, // 30: sluice.task.AgentMessage.open_gate:type_name -> sluice.task.OpenGate
-	5,  // 31: sluice.task.AgentMessage.trigger:type_name -> sluice.task.Trigger
-	6,  // 32: sluice.task.AgentMessage.checkpoint_notice:type_name -> sluice.task.CheckpointNotice
-	33, // 33: sluice.task.AgentMessage.group_clocks:type_name -> sluice.task.GroupClocks
-	37, // 34: sluice.task.Build.spec:type_name -> sluice.job.JobSpec
-	24, // 35: sluice.task.TaskMessage.hello:type_name -> sluice.task.Hello
-	25, // 36: sluice.task.TaskMessage.built:type_name -> sluice.task.Built
-	13, // 37: sluice.task.TaskMessage.update:type_name -> sluice.task.SubtaskUpdate
-	26, // 38: sluice.task.TaskMessage.sample:type_name -> sluice.task.Sample
-	12, // 39: sluice.task.TaskMessage.commit_result:type_name -> sluice.task.CommitResult
-	34, // 40: sluice.task.TaskMessage.failure:type_name -> sluice.task.ProcessFailure
-	21, // 41: sluice.task.TaskMessage.splits_discovered:type_name -> sluice.task.SplitsDiscovered
-	22, // 42: sluice.task.TaskMessage.split_request:type_name -> sluice.task.SplitRequest
-	45, // 43: sluice.task.TaskMessage.ack:type_name -> sluice.snapshot.Ack
-	46, // 44: sluice.task.SplitsDiscovered.splits:type_name -> sluice.job.Split
-	46, // 45: sluice.task.AssignSplits.splits:type_name -> sluice.job.Split
-	47, // 46: sluice.task.Built.graph:type_name -> sluice.job.Graph
-	48, // 47: sluice.task.Built.errors:type_name -> sluice.job.Diagnostic
-	44, // 48: sluice.task.Sample.counters:type_name -> sluice.job.Counters
-	27, // 49: sluice.task.Sample.clocks:type_name -> sluice.task.Clock
-	32, // 50: sluice.task.Sample.groups:type_name -> sluice.task.GroupClock
-	28, // 51: sluice.task.Clock.inputs:type_name -> sluice.task.InputClock
-	29, // 52: sluice.task.Clock.source:type_name -> sluice.task.SourceClock
-	31, // 53: sluice.task.Clock.held:type_name -> sluice.task.HeldClock
-	0,  // 54: sluice.task.InputClock.state:type_name -> sluice.task.ClockState
-	30, // 55: sluice.task.SourceClock.splits:type_name -> sluice.task.SplitClock
-	0,  // 56: sluice.task.SplitClock.state:type_name -> sluice.task.ClockState
-	32, // 57: sluice.task.GroupClocks.groups:type_name -> sluice.task.GroupClock
-	42, // 58: sluice.task.ProcessFailure.failure:type_name -> sluice.job.Failure
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	11, // 12: sluice.task.CheckpointNotice.regions:type_name -> sluice.task.RegionEpoch
+	8,  // 13: sluice.task.SubtaskDeployment.enumerators:type_name -> sluice.task.EnumeratorState
+	41, // 14: sluice.task.Location.partitions:type_name -> sluice.job.Partition
+	11, // 15: sluice.task.Cancel.regions:type_name -> sluice.task.RegionEpoch
+	42, // 16: sluice.task.Commit.committables:type_name -> sluice.job.Committable
+	43, // 17: sluice.task.CommitResult.failure:type_name -> sluice.job.Failure
+	44, // 18: sluice.task.SubtaskUpdate.state:type_name -> sluice.job.SubtaskState
+	43, // 19: sluice.task.SubtaskUpdate.failure:type_name -> sluice.job.Failure
+	42, // 20: sluice.task.SubtaskUpdate.committables:type_name -> sluice.job.Committable
+	45, // 21: sluice.task.SubtaskUpdate.counters:type_name -> sluice.job.Counters
+	41, // 22: sluice.task.SubtaskUpdate.partitions:type_name -> sluice.job.Partition
+	11, // 23: sluice.task.OpenGate.regions:type_name -> sluice.task.RegionEpoch
+	17, // 24: sluice.task.DropPartitions.partitions:type_name -> sluice.task.PartitionName
+	19, // 25: sluice.task.AgentMessage.build:type_name -> sluice.task.Build
+	2,  // 26: sluice.task.AgentMessage.deploy:type_name -> sluice.task.Deployment
+	10, // 27: sluice.task.AgentMessage.cancel:type_name -> sluice.task.Cancel
+	12, // 28: sluice.task.AgentMessage.commit:type_name -> sluice.task.Commit
+	20, // 29: sluice.task.AgentMessage.shutdown:type_name -> sluice.task.Shutdown
+	24, // 30: sluice.task.AgentMessage.assign_splits:type_name -> sluice.task.AssignSplits
+	15, // 31: sluice.task.AgentMessage.open_gate:type_name -> sluice.task.OpenGate
+	5,  // 32: sluice.task.AgentMessage.trigger:type_name -> sluice.task.Trigger
+	6,  // 33: sluice.task.AgentMessage.checkpoint_notice:type_name -> sluice.task.CheckpointNotice
+	34, // 34: sluice.task.AgentMessage.group_clocks:type_name -> sluice.task.GroupClocks
+	38, // 35: sluice.task.Build.spec:type_name -> sluice.job.JobSpec
+	25, // 36: sluice.task.TaskMessage.hello:type_name -> sluice.task.Hello
+	26, // 37: sluice.task.TaskMessage.built:type_name -> sluice.task.Built
+	14, // 38: sluice.task.TaskMessage.update:type_name -> sluice.task.SubtaskUpdate
+	27, // 39: sluice.task.TaskMessage.sample:type_name -> sluice.task.Sample
+	13, // 40: sluice.task.TaskMessage.commit_result:type_name -> sluice.task.CommitResult
+	35, // 41: sluice.task.TaskMessage.failure:type_name -> sluice.task.ProcessFailure
+	22, // 42: sluice.task.TaskMessage.splits_discovered:type_name -> sluice.task.SplitsDiscovered
+	23, // 43: sluice.task.TaskMessage.split_request:type_name -> sluice.task.SplitRequest
+	46, // 44: sluice.task.TaskMessage.ack:type_name -> sluice.snapshot.Ack
+	47, // 45: sluice.task.SplitsDiscovered.splits:type_name -> sluice.job.Split
+	47, // 46: sluice.task.AssignSplits.splits:type_name -> sluice.job.Split
+	48, // 47: sluice.task.Built.graph:type_name -> sluice.job.Graph
+	49, // 48: sluice.task.Built.errors:type_name -> sluice.job.Diagnostic
+	45, // 49: sluice.task.Sample.counters:type_name -> sluice.job.Counters
+	28, // 50: sluice.task.Sample.clocks:type_name -> sluice.task.Clock
+	33, // 51: sluice.task.Sample.groups:type_name -> sluice.task.GroupClock
+	29, // 52: sluice.task.Clock.inputs:type_name -> sluice.task.InputClock
+	30, // 53: sluice.task.Clock.source:type_name -> sluice.task.SourceClock
+	32, // 54: sluice.task.Clock.held:type_name -> sluice.task.HeldClock
+	0,  // 55: sluice.task.InputClock.state:type_name -> sluice.task.ClockState
+	31, // 56: sluice.task.SourceClock.splits:type_name -> sluice.task.SplitClock
+	0,  // 57: sluice.task.SplitClock.state:type_name -> sluice.task.ClockState
+	33, // 58: sluice.task.GroupClocks.groups:type_name -> sluice.task.GroupClock
+	43, // 59: sluice.task.ProcessFailure.failure:type_name -> sluice.job.Failure
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_proto_taskpb_task_proto_init() }
@@ -3497,7 +3593,7 @@ func file_proto_taskpb_task_proto_init() {
 	if File_proto_taskpb_task_proto != nil {
 		return
 	}
-	file_proto_taskpb_task_proto_msgTypes[16].OneofWrappers = []any{
+	file_proto_taskpb_task_proto_msgTypes[17].OneofWrappers = []any{
 		(*AgentMessage_Build)(nil),
 		(*AgentMessage_Deploy)(nil),
 		(*AgentMessage_Cancel)(nil),
@@ -3509,7 +3605,7 @@ func file_proto_taskpb_task_proto_init() {
 		(*AgentMessage_CheckpointNotice)(nil),
 		(*AgentMessage_GroupClocks)(nil),
 	}
-	file_proto_taskpb_task_proto_msgTypes[19].OneofWrappers = []any{
+	file_proto_taskpb_task_proto_msgTypes[20].OneofWrappers = []any{
 		(*TaskMessage_Hello)(nil),
 		(*TaskMessage_Built)(nil),
 		(*TaskMessage_Update)(nil),
@@ -3526,7 +3622,7 @@ func file_proto_taskpb_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_taskpb_task_proto_rawDesc), len(file_proto_taskpb_task_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

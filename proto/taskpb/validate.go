@@ -77,6 +77,10 @@ func (m *AgentMessage) Validate() error {
 		return at(b.AssignSplits.Validate(), "assign splits")
 	case *AgentMessage_OpenGate:
 		return at(b.OpenGate.Validate(), "open gate")
+	case *AgentMessage_Trigger:
+		return at(b.Trigger.Validate(), "trigger")
+	case *AgentMessage_CheckpointNotice:
+		return at(b.CheckpointNotice.Validate(), "checkpoint notice")
 	case *AgentMessage_GroupClocks:
 		return at(b.GroupClocks.Validate(), "group clocks")
 	}
@@ -97,8 +101,16 @@ func (d *Deployment) Validate() error {
 	if d.ProcessMemory < 0 || d.Slots < 0 {
 		return fmt.Errorf("job %s: %d bytes of memory, %d slots: must not be negative", d.Job, d.ProcessMemory, d.Slots)
 	}
+	if d.Restore != nil {
+		if err := d.Restore.Validate(); err != nil {
+			return at(err, "job %s", d.Job)
+		}
+	}
 	seen := map[[2]int32]bool{}
 	for i, s := range d.Subtasks {
+		if s.Restore > 0 && s.Restore != d.Restore.GetCheckpoint() {
+			return fmt.Errorf("job %s: subtasks[%d] restores checkpoint %d, the deployment has %d", d.Job, i, s.Restore, d.Restore.GetCheckpoint())
+		}
 		if err := s.validate(d.Plan); err != nil {
 			return at(err, "job %s: subtasks[%d]", d.Job, i)
 		}
