@@ -48,6 +48,10 @@ func (a *agent) obey(m *controlpb.CoordinatorMessage) {
 		if p := a.table.find(processKey{g.Job, g.Process}); p != nil { // one that is gone needs no answer
 			p.post(&taskpb.AgentMessage{Message: &taskpb.AgentMessage_GroupClocks{GroupClocks: g}})
 		}
+	case *controlpb.CoordinatorMessage_Trigger:
+		a.trigger(m.Trigger)
+	case *controlpb.CoordinatorMessage_CheckpointNotice:
+		a.notice(m.CheckpointNotice)
 	case *controlpb.CoordinatorMessage_DropPartitions:
 		a.results.Drop(m.DropPartitions)
 	case *controlpb.CoordinatorMessage_Release:

@@ -49,6 +49,7 @@ type taskProcess struct {
 		failure *jobpb.Failure // the first one stands
 		silent  *jobpb.Failure
 		killed  bool
+		trigger *taskpb.Trigger // of the newest checkpoint that the leader has said nothing of since; nil: none
 	}
 }
 
@@ -432,6 +433,8 @@ func (p *taskProcess) handle(ctx context.Context, m *taskpb.TaskMessage) error {
 		return nil
 	case *taskpb.TaskMessage_CommitResult:
 		return p.committed(ctx, m.CommitResult)
+	case *taskpb.TaskMessage_Ack:
+		return p.acked(ctx, m.Ack)
 	case *taskpb.TaskMessage_Failure:
 		p.fail(m.Failure.Failure)
 		return nil

@@ -196,6 +196,7 @@ func (a *agent) attach(ctx context.Context, addr string) (held bool, err error) 
 		return false, err
 	}
 	watchdog.Stop()
+	defer a.abandonCheckpoints()
 	defer a.connection.left()
 	a.finder.found(addr)
 	a.log.Info("registered with the leader", "coordinator", addr, "term", a.connection.termSeen())

@@ -246,7 +246,8 @@ func Placed(job *state.Job, d *jobpb.CheckpointDone) *jobpb.StoredObject {
 func (c *Cycle) completion() *commandpb.CompleteCheckpoint {
 	f, newest := c.flight, c.job.Newest().GetId()
 	m := &commandpb.CompleteCheckpoint{
-		Job: c.job.ID(), JobEpoch: c.job.Epoch(), Checkpoint: uint64(f.id), Manifest: f.stored, Retain: int32(c.cfg.Retain),
+		Job: c.job.ID(), JobEpoch: c.job.Epoch(), Checkpoint: uint64(f.id), Manifest: f.stored, Retain: int32(c.cfg.Retain), Copies: int32(c.cfg.Copies),
+		Settled: c.settled(),
 	}
 	known := map[string]bool{}
 	for _, pos := range positions(f.acks) {

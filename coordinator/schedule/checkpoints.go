@@ -29,7 +29,7 @@ func (l *Leader) checkpoints(j *job, facts *state.Job) {
 			w := l.soft[a.Place.Worker]
 			l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Trigger{Trigger: &taskpb.Trigger{
 				Job: j.id, JobEpoch: facts.Epoch(), Process: a.Place.Process, Checkpoint: uint64(a.ID), Kind: a.Kind, Regions: a.Regions,
-				Targets: l.targets(w.id, a.Place.Process), Copies: int32(j.cycle.Config().Copies),
+				Targets: l.targets(w.id, a.Place.Process), Copies: int32(j.cycle.Config().Copies), Completed: facts.Newest().GetId(),
 			}}})
 		case checkpoint.Notice:
 			l.send(l.soft[a.Place.Worker], &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_CheckpointNotice{CheckpointNotice: &taskpb.CheckpointNotice{
@@ -138,7 +138,7 @@ func (l *Leader) published(e Published) {
 
 func (l *Leader) fetched(e Fetched) {
 	if j := l.jobs[e.Job]; j != nil && j.cycle != nil {
-		j.cycle.Loaded(e.Checkpoint, e.Data, e.Err)
+		j.cycle.Loaded(e.Checkpoint, e.Manifest, e.Err)
 		l.mark(j)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/snapshot"
 )
@@ -58,6 +59,13 @@ type Missing struct {
 	Results     *controlpb.PartitionInventory
 }
 
+// Objects: what has changed in a worker's store.
+type Objects struct {
+	Worker      string
+	Incarnation uint64
+	Report      *controlpb.ObjectsReport
+}
+
 // ProposalDone answers a Propose. Err says that it failed or that its outcome is unknown. Otherwise Result is the
 // answer; the view of the same Step, or of a later one, contains it.
 type ProposalDone struct {
@@ -74,11 +82,11 @@ type Published struct {
 	Err        error
 }
 
-// Fetched answers a Fetch.
+// Fetched answers a Fetch with what was read and compared with its digest.
 type Fetched struct {
 	Job        string
 	Checkpoint checkpoint.ID
-	Data       []byte
+	Manifest   *snapshotpb.Manifest
 	Err        error
 }
 
@@ -96,6 +104,7 @@ func (Built) event()        {}
 func (Draining) event()     {}
 func (Missing) event()      {}
 func (ProposalDone) event() {}
+func (Objects) event()      {}
 func (Published) event()    {}
 func (Fetched) event()      {}
 func (Applied) event()      {}

@@ -19,6 +19,7 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
+	"github.com/sluiceio/sluice/snapshot"
 	"github.com/sluiceio/sluice/worker/task"
 )
 
@@ -42,7 +43,8 @@ type driver struct {
 	group *run.Group // the tasks, and the commits of their output
 	outer *run.Group // the network, which outlives them
 	proc  *task.Process
-	disk  *disk // nil: the job keeps nothing in files
+	disk  *disk          // nil: the job keeps nothing in files
+	store snapshot.Store // of its checkpoints
 	inbox *inbox
 	ended chan struct{} // every attempt has ended
 
@@ -104,6 +106,9 @@ func (d *driver) start(ctx context.Context, memory setting.Memory) error {
 		if err != nil {
 			return err
 		}
+	}
+	if d.store, err = d.disk.openSnapshots(); err != nil {
+		return err
 	}
 	if c.State, err = d.disk.openState(memory.State); err != nil {
 		return err
@@ -295,6 +300,10 @@ func (d *driver) perform(a schedule.Action) {
 		d.pending = append(d.pending, schedule.ProposalDone{Key: a.Key, Result: d.apply(a.Command)})
 	case schedule.Send:
 		d.send(a.Message)
+	case schedule.Publish:
+		d.publish(a)
+	case schedule.Fetch:
+		d.fetch(a)
 	case schedule.WakeAt:
 		d.wake.Reset(time.Until(a.At))
 	case schedule.Drop:
@@ -326,6 +335,12 @@ func (d *driver) send(m *controlpb.CoordinatorMessage) {
 		d.proc.AssignSplits(m.AssignSplits)
 	case *controlpb.CoordinatorMessage_OpenGate:
 		d.proc.OpenGate(m.OpenGate)
+	case *controlpb.CoordinatorMessage_Trigger:
+		d.proc.Trigger(m.Trigger)
+	case *controlpb.CoordinatorMessage_CheckpointNotice:
+		d.proc.Notice(m.CheckpointNotice)
+	case *controlpb.CoordinatorMessage_DeleteObjects:
+		d.deleteObjects(m.DeleteObjects)
 	case *controlpb.CoordinatorMessage_DropPartitions:
 		d.group.Go("drop", func(context.Context) error {
 			if err := d.disk.drop(m.DropPartitions); err != nil { // the directory of the run goes at its end
@@ -378,6 +393,11 @@ func (d *driver) receive(l letter) {
 		d.settle()
 		return
 	}
+	if l.event != nil {
+		d.step(l.event)
+		d.settle()
+		return
+	}
 	if len(l.update.GetFailure().GetLost()) > 0 {
 		d.audit()
 	}
@@ -388,6 +408,8 @@ func (d *driver) receive(l letter) {
 		r.Fact = &controlpb.Report_Subtask{Subtask: l.update}
 	case l.commit != nil:
 		r.Fact = &controlpb.Report_Commit{Commit: l.commit}
+	case l.ack != nil:
+		r.Fact = &controlpb.Report_Ack{Ack: l.ack}
 	case l.found != nil:
 		r.Fact = &controlpb.Report_Splits{Splits: l.found}
 	case l.request != nil:

@@ -3,8 +3,10 @@ package launch
 import (
 	"sync"
 
+	"github.com/sluiceio/sluice/coordinator/schedule"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -16,6 +18,8 @@ type letter struct {
 	found   *taskpb.SplitsDiscovered
 	request *taskpb.SplitRequest
 	commit  *taskpb.CommitResult
+	ack     *snapshotpb.Ack
+	event   schedule.Event // of the driver's own work beside its loop
 	stuck   *jobpb.Failure
 	lost    *controlpb.PartitionInventory // what has disappeared from the directory
 }
