@@ -41,10 +41,8 @@ type (
 	StateMemory = chain.StateMemory
 	// Base is an Operator that ignores every event and has no state.
 	Base = chain.Base
-	// Entry is one entry of an operator's state in a snapshot.
-	Entry = chain.Entry
-	// StateError is state in a snapshot that the operator does not have.
-	StateError = chain.StateError
+	// Reloader is an Operator that can load again what it has loaded before.
+	Reloader = chain.Reloader
 	// Runtime is what one operator of one subtask knows about its surroundings.
 	Runtime = chain.Runtime
 	// Cursor is where the loop of a subtask stands.
@@ -84,8 +82,6 @@ type (
 
 // Values of the types above.
 const (
-	OperatorState = chain.OperatorState
-
 	FailOnError   = reject.Fail
 	SkipOnError   = reject.Skip
 	LetterOnError = reject.Letter

@@ -24,7 +24,7 @@ func NewSink[T any](s connector.Sink[T]) Stage { return NewSinkWith(s, ErrorPoli
 // has finished. p decides about records that Write refuses.
 func NewSinkWith[T any](s connector.Sink[T], p ErrorPolicy) Stage {
 	return StageOf[T, struct{}](func(rt *Runtime, _ Push[struct{}]) (Push[T], Operator, error) {
-		w, err := s.OpenWriter(rt.Ctx, rt.Task, nil)
+		w, err := s.OpenWriter(rt.Ctx, rt.Task, rt.Restored.Writers)
 		if err != nil {
 			return nil, nil, sinkFault(rt, "open", err)
 		}
@@ -48,6 +48,7 @@ type sinkOperator[T any] struct {
 	timed  bool
 	policy ErrorPolicy
 	failed Failed[T]
+	ended  bool
 }
 
 func (o *sinkOperator[T]) push(v T) {
@@ -88,7 +89,32 @@ func (o *sinkOperator[T]) Finish() error {
 	if err := o.w.End(ctx); err != nil {
 		return sinkFault(o.rt, "end", err)
 	}
-	cs, err := o.w.Prepare(ctx, FinalCheckpoint)
+	if o.ended = true; o.rt.State.Checkpoints {
+		return nil // a checkpoint has to contain it
+	}
+	return o.prepare(FinalCheckpoint)
+}
+
+// OnBarrier prepares what was written since the last barrier. Behind the end that is the rest, and later nothing.
+func (o *sinkOperator[T]) OnBarrier(id element.CheckpointID) error {
+	if !o.ended {
+		if err := o.w.Flush(o.rt.Ctx); err != nil {
+			return sinkFault(o.rt, "flush", err)
+		}
+	}
+	if err := o.prepare(id); err != nil {
+		return err
+	}
+	s, err := o.w.Snapshot(id)
+	if err != nil {
+		return sinkFault(o.rt, "snapshot", err)
+	}
+	o.rt.Wrote(s)
+	return nil
+}
+
+func (o *sinkOperator[T]) prepare(id element.CheckpointID) error {
+	cs, err := o.w.Prepare(o.rt.Ctx, id)
 	if err != nil {
 		return sinkFault(o.rt, "prepare", err)
 	}
@@ -96,7 +122,7 @@ func (o *sinkOperator[T]) Finish() error {
 		if n := len(cs[i].Data); n > jobpb.MaxCommittable { // coordinators store it
 			return sinkFault(o.rt, "prepare", fmt.Errorf("committable %d has %d bytes, %d are allowed", i, n, jobpb.MaxCommittable))
 		}
-		cs[i].Subtask, cs[i].Checkpoint = o.rt.Task.Subtask, FinalCheckpoint
+		cs[i].Subtask, cs[i].Checkpoint = o.rt.Task.Subtask, id
 	}
 	o.rt.Prepared(cs)
 	return nil

@@ -72,6 +72,7 @@ type Chain struct {
 	// keepers are the nodes with tables.
 	keepers  []int
 	limiters []Limiter
+	over     bool // every operator has finished
 }
 
 // New makes a chain of nodes in pre-order. root is the index of its source, or -1.
@@ -135,13 +136,14 @@ func (c *Chain) Control(ev element.Event) error {
 		return err
 	}
 	c.active = -1
+	c.over = c.over || ev.Kind == element.End
 	return nil
 }
 
 // walk passes an event to the nodes in [from, end), which are a tree or all that is behind a node.
 func (c *Chain) walk(from, end int, ev element.Event, grows bool) error {
 	c.event = ev
-	held := ev.Kind != element.End && ev.Kind != element.Barrier
+	held := ev.Kind != element.End
 	for i := from; i < end; {
 		n := &c.nodes[i]
 		c.active = i
@@ -225,6 +227,8 @@ func (c *Chain) occasion() string {
 		return "watermark " + c.event.Time.String()
 	case element.End:
 		return "the end of the input"
+	case element.Barrier:
+		return fmt.Sprintf("the barrier of checkpoint %d", c.event.Checkpoint)
 	case element.None:
 		return "a time of its own"
 	}
@@ -318,21 +322,4 @@ func (c *Chain) CloseOperators() error {
 		errs = append(errs, n.closeTables())
 	}
 	return errors.Join(errs...)
-}
-
-// Committables is the prepared output of the sinks.
-func (c *Chain) Committables() []*jobpb.Committable {
-	var out []*jobpb.Committable
-	for i := range c.nodes {
-		n := &c.nodes[i]
-		if n.Runtime == nil {
-			continue
-		}
-		for _, p := range n.Runtime.prepare {
-			out = append(out, &jobpb.Committable{
-				Sink: n.ID, Subtask: int32(p.Subtask), Checkpoint: uint64(p.Checkpoint), N: int32(p.N), Data: p.Data,
-			})
-		}
-	}
-	return out
 }

@@ -3,6 +3,8 @@ package chain
 import (
 	"time"
 
+	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
@@ -25,6 +27,18 @@ type Head interface {
 	Close(err error) error
 	// Received is what was taken from the inputs.
 	Received() Received
+	// OnAligned sets who freezes the chain when a barrier has come through all channels: since is when the first one had. It
+	// is called once, before the first step, and only for subtasks that take part in checkpoints.
+	OnAligned(freeze func(id element.CheckpointID, since time.Time) error)
+	// Trigger says that a checkpoint has begun, Abort that one was given up, Completed that it is completed and that the
+	// subtask took part in it.
+	Trigger(id element.CheckpointID) error
+	Abort(id element.CheckpointID)
+	Completed(id element.CheckpointID)
+	// Save adds to s what the head has for a checkpoint that is being frozen.
+	Save(id element.CheckpointID, s *snapshotpb.SubtaskState) error
+	// Restore says again how far time had come. Called behind the tables are there, before the first step.
+	Restore() error
 	// Clock tells which inputs hold the clock. Called between steps, by the loop.
 	Clock(c *taskpb.Clock)
 }

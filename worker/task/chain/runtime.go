@@ -77,6 +77,8 @@ type Runtime struct {
 	Batch Batch
 	// State is what the operator's tables are made with.
 	State StateMemory
+	// Restored is what the attempt starts from.
+	Restored Restored
 	// Watermark is the last one that this operator was told, set before OnWatermark. It is not that of the chain: what an
 	// operator in front emits at a watermark comes before it.
 	Watermark element.Time
@@ -85,7 +87,9 @@ type Runtime struct {
 	ports     map[string][]any // side outputs: the pushes of their consumers
 	branch    int              // which consumer of several is at work
 	wake      time.Time        // of WakeAt; zero: none
-	prepare   []connector.Committable
+	prepare   []connector.Committable // output that no completed checkpoint has
+	writer    []byte                  // state of the writer of a sink, as of the last barrier
+	replaced  []string                // tables that have begun anew since the base
 	notified  atomic.Bool               // OnNotify is due
 	tick      func()                    // rouses the loop; nil: nobody is there
 	pass      func(element.Event) error // of a Relay
@@ -236,9 +240,6 @@ func Shared[S any](rt *Runtime, make func() (S, error)) (S, error) {
 // Connect says what the operator emits to: by port, the pushes of the consumers. Called by the wiring, before the
 // operator is built.
 func (rt *Runtime) Connect(ports map[string][]any) { rt.ports = ports }
-
-// Prepared keeps the prepared output of a sink for the last report of the attempt.
-func (rt *Runtime) Prepared(cs []connector.Committable) { rt.prepare = cs }
 
 // SideOutput is where the operator emits to its side output of this name, to be called while it is built. Without a
 // consumer it drops.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/task/chain"
@@ -50,6 +51,7 @@ type Identity struct {
 type Live struct {
 	Network     *shuffle.Network
 	Ends        []shuffle.End // the other ends of the channels
+	Finished    []int32       // of a gate: producers that do not run, because the checkpoint that is restored contains their end
 	Compression shuffle.Compression
 	// ConnectTimeout is how long a gate waits for its producers; 0: as the network says.
 	ConnectTimeout time.Duration
@@ -63,7 +65,9 @@ type Stored struct {
 	Exchange *stored.Exchange
 	// First and Consumers say whom an outlet writes for.
 	First, Consumers int32
-	Producers        []stored.Producer // of a gate
+	Producers        []stored.Producer      // of a gate
+	From             stored.Position        // where a gate begins
+	Read             []*snapshotpb.Position // what that means, by producer
 	Compression      stored.Compression
 }
 

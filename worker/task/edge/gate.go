@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
@@ -14,7 +15,8 @@ import (
 
 // Gate is the reading end of one edge, erased.
 type Gate interface {
-	// Step handles at most limit records of one batch, or one event of a channel. ev is what the gate as a whole has to
+	// Step handles at most limit records of one batch, or one event of a channel; with limit 0 nothing but events, up to the
+	// next record. ev is what the gate as a whole has to
 	// say because of it. idle: there was nothing.
 	Step(limit int) (records int, ev element.Event, idle bool, err error)
 	Position() string
@@ -27,6 +29,17 @@ type Gate interface {
 	Newest() element.Time
 	// Clock tells which channel holds the clock.
 	Clock() *taskpb.InputClock
+	// Channels is the number of live channels, by which barriers come.
+	Channels() int
+	// Arrived is the barrier or the end of a channel that the last step has taken, once.
+	Arrived() (channel int, ev element.Event)
+	// Hold leaves a live channel unread until Resume.
+	Hold(channel int)
+	Resume()
+	// Promised is a watermark that the input had said before the checkpoint that the attempt starts from.
+	Promised(t element.Time)
+	// Positions is where it stands in stored results; nil if it reads none.
+	Positions() []*snapshotpb.Position
 	// Close gives it up; nil: it has ended.
 	Close(err error)
 }
@@ -54,12 +67,21 @@ type gate[T any] struct {
 	holding bool    // in has a batch that is not done with
 	at      int     // next record of it; while records are pushed, the one in flight
 	before  []int64 // records received by channel, without those of in
+
+	live    int // channels; the rest has ended in the checkpoint that the attempt starts from
+	channel int // of arrived
+	arrived element.Event
+	holder  interface { // of a live gate
+		Hold(channel int)
+		Resume()
+	}
+	pos positions
 }
 
 func newGate[T any](j Joint, r reader[T], push chain.Push[T], subtasks []int32) *gate[T] {
 	return &gate[T]{
 		r: r, stored: Blocking(j.Edge), push: push, cur: j.Runtime.Cursor, marks: mark.New(len(subtasks)),
-		subtasks: subtasks, from: j.From, before: make([]int64, len(subtasks)),
+		subtasks: subtasks, from: j.From, before: make([]int64, len(subtasks)), live: len(subtasks),
 	}
 }
 
@@ -74,6 +96,9 @@ func (g *gate[T]) Step(limit int) (int, element.Event, bool, error) {
 			return 0, ev, false, err
 		}
 		g.in, g.holding, g.at = in, true, 0
+	}
+	if limit == 0 {
+		return 0, element.Event{}, true, nil
 	}
 	return g.records(limit), element.Event{}, false, nil
 }
@@ -105,8 +130,12 @@ func (g *gate[T]) event(channel int, ev element.Event) (element.Event, error) {
 		g.marks.Rest(channel)
 	case element.End:
 		g.marks.Finish(channel, ev.Time)
+		g.channel, g.arrived = channel, ev
+	case element.Barrier:
+		g.channel, g.arrived = channel, ev
+		return element.Event{}, nil
 	default:
-		return element.Event{}, fault.Fatal(fault.CodePeer, "event %d on a channel: this runtime takes no checkpoints", ev.Kind)
+		return element.Event{}, fault.Fatal(fault.CodePeer, "event %d on a channel", ev.Kind)
 	}
 	out, _ := g.marks.Next()
 	return out, nil
@@ -156,10 +185,42 @@ func (g *gate[T]) Clock() *taskpb.InputClock {
 
 func (g *gate[T]) Close(err error) { g.r.Close(err) }
 
+func (g *gate[T]) Channels() int {
+	if g.stored {
+		return 0
+	}
+	return g.live
+}
+
+func (g *gate[T]) Arrived() (int, element.Event) {
+	ev := g.arrived
+	if ev.Kind == element.None {
+		return 0, ev
+	}
+	g.arrived = element.Event{}
+	if g.stored {
+		return 0, element.Event{}
+	}
+	return g.channel, ev
+}
+
+func (g *gate[T]) Hold(channel int) { g.holder.Hold(channel) }
+
+func (g *gate[T]) Resume() {
+	if g.holder != nil {
+		g.holder.Resume()
+	}
+}
+
+func (g *gate[T]) Promised(t element.Time) { g.marks.Restore(t) }
+
 // NoChannels is the gate of an input that nobody writes to here: nothing will come.
 func NoChannels() Gate { return &closedGate{} }
 
-type closedGate struct{ said bool }
+type closedGate struct {
+	said bool
+	read []*snapshotpb.Position
+}
 
 func (g *closedGate) Step(int) (int, element.Event, bool, error) {
 	if g.said {
@@ -175,3 +236,10 @@ func (g *closedGate) Received() chain.Received  { return chain.Received{} }
 func (g *closedGate) Newest() element.Time      { return element.MinTime }
 func (g *closedGate) Clock() *taskpb.InputClock { return &taskpb.InputClock{From: -1} }
 func (g *closedGate) Close(error)               {}
+func (g *closedGate) Channels() int             { return 0 }
+func (g *closedGate) Hold(int)                  {}
+func (g *closedGate) Resume()                   {}
+func (g *closedGate) Promised(element.Time)     {}
+
+func (g *closedGate) Arrived() (int, element.Event)     { return 0, element.Event{} }
+func (g *closedGate) Positions() []*snapshotpb.Position { return g.read }

@@ -45,6 +45,7 @@ type Head struct {
 	loaded bool
 	// load is called when the inputs in front of the gates have ended.
 	load func()
+	checkpoints
 }
 
 // noGate is a phase that no gated input has.
@@ -71,7 +72,7 @@ func NewHead(c *chain.Chain, inputs []Input, load func()) *Head {
 func (h *Head) plan() {
 	h.turns, h.at = h.turns[:0], 0
 	for i := range h.inputs {
-		if !h.inputs[i].Stored && !h.ended[i] && h.open(i) {
+		if !h.inputs[i].Stored && !h.ended[i] && (h.open(i) || h.peeks(i)) {
 			h.turns = append(h.turns, i)
 		}
 	}
@@ -101,9 +102,19 @@ func (h *Head) reached(phase int32) bool {
 
 // Step reads the next input that has something.
 func (h *Head) Step(limit int) (chain.Progress, error) {
+	if i, ev := h.overdue(); ev.Kind != element.None {
+		done, err := h.event(i, ev)
+		if done || err != nil {
+			return chain.Progress{State: chain.Ended}, err
+		}
+	}
 	for range h.turns {
 		i := h.turns[h.at]
-		n, ev, idle, err := h.inputs[i].Gate.Step(limit)
+		peeks, most := h.gated != noGate && h.peeks(i), limit
+		if peeks {
+			most = 0
+		}
+		n, ev, idle, err := h.inputs[i].Gate.Step(most)
 		h.total += int64(n)
 		if err != nil {
 			return chain.Progress{}, h.withOthers(h.blame(err))
@@ -111,11 +122,21 @@ func (h *Head) Step(limit int) (chain.Progress, error) {
 		if h.at++; h.at == len(h.turns) {
 			h.at = 0
 		}
+		if peeks && ev.Kind != element.None {
+			h.later(i, ev)
+			ev = element.Event{}
+		}
+		done := false
 		if ev.Kind != element.None {
-			done, err := h.event(i, ev)
-			if done || err != nil {
+			if done, err = h.event(i, ev); err != nil {
 				return chain.Progress{State: chain.Ended, Records: n}, err
 			}
+		}
+		if err := h.arrived(i); err != nil {
+			return chain.Progress{}, err
+		}
+		if done {
+			return chain.Progress{State: chain.Ended, Records: n}, nil
 		}
 		if !idle {
 			return chain.Progress{State: chain.Working, Records: n}, nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/task/chain"
@@ -44,7 +45,14 @@ func (s *script) Unreadable() []stored.Name { return s.lost }
 func (s *script) Newest() element.Time      { return element.MinTime }
 func (s *script) Clock() *taskpb.InputClock { return &taskpb.InputClock{From: -1} }
 func (s *script) Received() chain.Received  { return chain.Received{Bytes: 1, Stored: 10} }
-func (s *script) Close(error)               { *s.log = append(*s.log, "close "+s.name) }
+func (s *script) Channels() int             { return 0 }
+func (s *script) Hold(int)                  {}
+func (s *script) Resume()                   {}
+func (s *script) Promised(element.Time)     {}
+
+func (s *script) Arrived() (int, element.Event)     { return 0, element.Event{} }
+func (s *script) Positions() []*snapshotpb.Position { return nil }
+func (s *script) Close(error)                       { *s.log = append(*s.log, "close "+s.name) }
 
 // told is an operator that notes which inputs have ended.
 type told struct {

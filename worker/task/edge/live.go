@@ -73,5 +73,10 @@ func (x *exchange[T]) liveGate(j Joint, push chain.Push[T]) (Gate, error) {
 	for i, e := range j.Live.Ends {
 		subtasks[i] = e.Index
 	}
-	return newGate(j, g, push, subtasks), nil
+	all := newGate(j, g, push, append(subtasks, j.Live.Finished...))
+	all.live, all.holder = len(subtasks), g
+	for i := range j.Live.Finished {
+		all.marks.Finish(len(subtasks)+i, element.MaxTime)
+	}
+	return all, nil
 }

@@ -88,6 +88,7 @@ func (o *storedOutlet[T]) Stats() chain.OutletStats {
 func (x *exchange[T]) storedGate(j Joint, push chain.Push[T]) (Gate, error) {
 	r, err := stored.NewReader(stored.ReaderConfig[T]{
 		Ctx: j.Ctx, Exchange: j.Stored.Exchange, Consumer: j.Self.Index, Producers: j.Stored.Producers, Codec: x.codec, Notify: j.Notify,
+		From: j.Stored.From,
 	})
 	if err != nil {
 		return nil, err
@@ -97,6 +98,10 @@ func (x *exchange[T]) storedGate(j Joint, push chain.Push[T]) (Gate, error) {
 		subtasks[i] = p.Name.Producer
 	}
 	g := newGate(j, r, push, subtasks)
+	g.pos = positions{at: r.Position, from: j.Stored.Read}
+	for _, p := range j.Stored.Producers {
+		g.pos.names = append(g.pos.names, p.Name)
+	}
 	g.lost = func() []stored.Name {
 		ctx, cancel := context.WithTimeout(j.Ctx, askAround)
 		defer cancel()

@@ -185,5 +185,8 @@ func (m *Merger) Newest() element.Time {
 	return newest
 }
 
+// Restore makes t the last watermark that was said: none below it is said again.
+func (m *Merger) Restore(t element.Time) { m.out = max(m.out, t) }
+
 // Said is the last watermark that Next has returned, and whether idleness was said after it.
 func (m *Merger) Said() (at element.Time, idle bool) { return m.out, m.idle }

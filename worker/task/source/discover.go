@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,33 @@ type Discovery struct {
 	// Warn is told of what went wrong after the splits were found.
 	Warn func(step string, err error)
 
-	offset int
+	// From is where an earlier discovery was that had reported Known splits; nil: nowhere.
+	From  []byte
+	Known int
+
+	offset int    // splits reported
+	skip   int    // splits to come that were reported before
+	mark   []byte // what the next report says of the enumerator
+}
+
+// markOf is the state of an enumerator, and how many splits stand before it: what it finds beyond may be known already, because a
+// report has bounds and the enumerator speaks for all that it found at once. An enumerator without state begins anew and has to
+// find the same again.
+func markOf(state []byte, explained int) []byte {
+	return append(binary.AppendUvarint(nil, uint64(explained)), state...)
+}
+
+func (d *Discovery) resume() (state []byte, err error) {
+	d.offset, d.mark, d.skip = d.Known, d.From, d.Known
+	if len(d.From) == 0 {
+		return nil, nil
+	}
+	explained, n := binary.Uvarint(d.From)
+	if n <= 0 || explained > uint64(d.Known) {
+		return nil, fmt.Errorf("the state of the enumerator is damaged: %x", d.From)
+	}
+	d.skip = d.Known - int(explained)
+	return d.From[n:], nil
 }
 
 // Run discovers splits and reports them, until the source has no more or ctx ends.
@@ -44,7 +71,11 @@ func (d *Discovery) Run(ctx context.Context) (err error) {
 			err = fault.Panicked(v, d.Operator, "while splits were discovered")
 		}
 	}()
-	en, err := d.Source.Enumerator(ctx, d.Parallelism)
+	state, err := d.resume()
+	if err != nil {
+		return d.failed(err)
+	}
+	en, err := d.Source.Enumerator(ctx, d.Parallelism, state)
 	if err != nil {
 		return d.failed(err)
 	}
@@ -59,7 +90,13 @@ func (d *Discovery) Run(ctx context.Context) (err error) {
 		if err != nil && !end {
 			return d.failed(err)
 		}
-		if err := d.send(splits, end, phaseOf(en)); err != nil {
+		known := min(d.skip, len(splits))
+		d.skip, splits = d.skip-known, splits[known:]
+		state, err := en.Snapshot(0)
+		if err != nil {
+			return d.failed(fmt.Errorf("snapshot: %w", err))
+		}
+		if err := d.send(splits, state, end, phaseOf(en)); err != nil {
 			return d.failed(err)
 		}
 		if end {
@@ -81,7 +118,7 @@ func (d *Discovery) failed(err error) error {
 
 // send reports splits in messages of bounded size. end goes with the last one. A split that cannot be stored is an
 // error of the connector.
-func (d *Discovery) send(splits []connector.Split, end bool, phase func(connector.Split) int32) error {
+func (d *Discovery) send(splits []connector.Split, state []byte, end bool, phase func(connector.Split) int32) error {
 	for len(splits) > 0 || end {
 		n, size := 0, 0
 		for n < len(splits) && n < MaxSplitsPerMessage && (n == 0 || size+len(splits[n].Data) <= maxSplitBytes) {
@@ -96,6 +133,10 @@ func (d *Discovery) send(splits []connector.Split, end bool, phase func(connecto
 			}
 			m.Splits = append(m.Splits, p)
 		}
+		if n == len(splits) && state != nil && d.skip == 0 {
+			d.mark = markOf(state, d.offset+n)
+		}
+		m.Enumerator = d.mark
 		d.Report(m)
 		d.offset += n
 		splits = splits[n:]

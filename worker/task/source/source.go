@@ -2,12 +2,15 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/worker/task/align"
+	"github.com/sluiceio/sluice/worker/task/barrier"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/mail"
@@ -76,8 +79,8 @@ type Source interface {
 	Bounded() bool
 	// Open starts the reader of one subtask.
 	Open(c Config) (chain.Head, error)
-	// Enumerator starts split discovery.
-	Enumerator(ctx context.Context, parallelism int) (connector.Enumerator, error)
+	// Enumerator starts split discovery, where an enumerator was that had said restored; nil: from the beginning.
+	Enumerator(ctx context.Context, parallelism int, restored []byte) (connector.Enumerator, error)
 }
 
 // New erases a source. It opens nothing.
@@ -102,6 +105,8 @@ type Config struct {
 	Gate func() bool
 	// Groups are the alignment groups of the process.
 	Groups *align.Groups
+	// From is where the reader begins; nil: without splits.
+	From *snapshotpb.SourceState
 }
 
 // Request says what a reader has: Have splits, of which Read are read to their end. It wants those beyond.
@@ -113,8 +118,8 @@ type phasedSource interface{ Phases() int32 }
 
 func (s *source[T]) Bounded() bool { return s.src.Bounded() }
 
-func (s *source[T]) Enumerator(ctx context.Context, parallelism int) (connector.Enumerator, error) {
-	return s.src.OpenEnumerator(ctx, parallelism, nil)
+func (s *source[T]) Enumerator(ctx context.Context, parallelism int, restored []byte) (connector.Enumerator, error) {
+	return s.src.OpenEnumerator(ctx, parallelism, restored)
 }
 
 func (s *source[T]) Open(c Config) (_ chain.Head, err error) {
@@ -141,7 +146,7 @@ func (s *source[T]) Open(c Config) (_ chain.Head, err error) {
 	}
 	h := &head[T]{
 		rt: c.Runtime, chain: c.Chain, mail: c.Mail, request: c.Request, gate: c.Gate,
-		rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: mark.New(1), phases: 1, past: element.MinTime, failed: failed,
+		rd: rd, opts: s.opts, push: push, bounded: s.src.Bounded(), marks: mark.New(1), phases: 1, past: element.MinTime, floor: element.MinTime, failed: failed,
 	}
 	if p, ok := any(s.src).(phasedSource); ok {
 		h.phases = max(1, p.Phases())
@@ -158,6 +163,11 @@ func (s *source[T]) Open(c Config) (_ chain.Head, err error) {
 		h.silence()
 	}
 	h.together(c.Groups)
+	if c.From != nil {
+		if err := h.begin(c.From); err != nil {
+			return nil, errors.Join(err, h.Close(err))
+		}
+	}
 	return h, nil
 }
 
@@ -208,6 +218,7 @@ type head[T any] struct {
 		emptyFrom time.Time // of the last empty poll; zero: the last one was not
 	}
 
+	before int          // splits that were finished in the checkpoint that the attempt starts from: the reader does not know them
 	have   int          // splits received
 	asked  time.Time    // of the last request; zero: none is open
 	told   int          // splits that the last request said were read
@@ -231,4 +242,9 @@ type head[T any] struct {
 	ear      ear
 	pace     pace
 	marked   time.Time // of the last watermark
+
+	index   []int32          // by split: among those that were ever assigned to the subtask
+	floor   element.Time     // that was said before the restore
+	aligner *barrier.Aligner // nil: the subtask takes no part in checkpoints
+	freeze  func(element.CheckpointID, time.Time) error
 }

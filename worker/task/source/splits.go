@@ -15,7 +15,7 @@ import (
 // Assigned takes splits that the coordinator has assigned. They are committed there, and the answer to a request is the
 // same however often it is given: what is known already is skipped.
 func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
-	known := h.have - int(a.Offset)
+	known := h.before + h.have - int(a.Offset)
 	if known < 0 {
 		return nil // an answer to a request of ours is still under way, or is asked for again
 	}
@@ -39,6 +39,7 @@ func (h *head[T]) Assigned(a *taskpb.AssignSplits) error {
 	for _, s := range fresh {
 		h.add(s.Phase, now)
 		h.ids = append(h.ids, s.Id)
+		h.index = append(h.index, int32(h.before+h.have-1))
 	}
 	switch {
 	case a.End:
@@ -131,7 +132,7 @@ func (h *head[T]) ask(now time.Time) (next time.Time) {
 		return due
 	}
 	h.asked, h.told = now, h.finished
-	h.request(Request{Have: h.have, Read: h.finished})
+	h.request(Request{Have: h.before + h.have, Read: h.before + h.finished})
 	return now.Add(AskAgain)
 }
 
