@@ -229,8 +229,6 @@ func (c *composer) merge(before *snapshotpb.SubtaskState, a Acknowledged) (*snap
 		return nil, refuse(ack, "it is based on checkpoint %d, the manifest on %d", ack.Base, c.base.GetCheckpoint())
 	case ack.Base == 0 && has:
 		return nil, refuse(ack, "it begins from nothing, and checkpoint %d has state of it", c.base.Checkpoint)
-	case ack.Base > 0 && !has:
-		return nil, refuse(ack, "it is based on checkpoint %d, and the manifest has no state of it", ack.Base)
 	}
 	s := proto.CloneOf(ack.State)
 	old := map[string]*snapshotpb.OperatorState{}

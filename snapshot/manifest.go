@@ -56,7 +56,9 @@ func EncodeManifest(m *snapshotpb.Manifest) ([]byte, error) {
 // DecodeManifest reads a manifest and validates it: a *DamagedError if the bytes are not what was written, a *FormatError if
 // they are and this program cannot use them.
 func DecodeManifest(b []byte) (*snapshotpb.Manifest, error) {
-	damaged := func(format string, args ...any) error { return &DamagedError{Name: "manifest", Cause: fmt.Errorf(format, args...)} }
+	damaged := func(format string, args ...any) error {
+		return &DamagedError{Name: "manifest", Cause: fmt.Errorf(format, args...)}
+	}
 	if len(b) < manifestPreamble || string(b[:len(manifestMagic)]) != manifestMagic {
 		return nil, damaged("%d bytes that do not begin as a manifest", len(b))
 	}

@@ -37,7 +37,7 @@ func (s shared) Open(ctx context.Context, o *jobpb.StoredObject, _ []*taskpb.Sto
 	if r.Size() != o.Object.Size {
 		size := r.Size()
 		_ = r.Close() // it was only read
-		return nil, &DamagedError{Name: name, Where: SharedStore, Cause: fmt.Errorf("%d bytes instead of %d", size, o.Object.Size)}
+		return nil, &DamagedError{Name: name, Where: SharedStore, Cause: fmt.Errorf("%w: %d bytes instead of %d", ErrLength, size, o.Object.Size)}
 	}
 	return r, nil
 }

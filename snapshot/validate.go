@@ -70,7 +70,7 @@ type layout struct {
 	groups       int32
 	subtasks     []place // by chain and index
 	region       map[place]int32
-	checkpointed map[int32]bool              // regions
+	checkpointed map[int32]bool            // regions
 	operators    map[int32]map[string]bool // of chains, by id
 }
 

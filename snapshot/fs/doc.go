@@ -1,6 +1,6 @@
 // Package fs keeps objects as files of a directory, local or shared, through internal/vfs.
 //
-// The path of an object is its name below the directory. It is written beside under a name that nobody reads, synced,
+// The path of an object is its name below the directory, then "@" and its digest in hex. It is written beside under a name that nobody reads, synced,
 // renamed, and the directory is synced: a file with the name of an object is that object, whole. What a crash leaves
 // beside is removed by the owner of the directory, at Open.
 //

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -90,8 +91,44 @@ func (s *Store) sweep(dir string, level int) error {
 	return err
 }
 
-// path of an object whose name was validated.
+// path of an object whose name was validated, without its digest.
 func (s *Store) path(name snapshot.Name) string { return path.Join(s.dir, string(name)) }
+
+// digestMark stands between the name of an object and its digest in the name of its file: both become durable in one step,
+// and whoever reads the file later knows what should be in it.
+const digestMark = "@"
+
+// cut takes the name of a file apart. False: it is no object.
+func cut(file string) (name snapshot.Name, digest []byte, ok bool) {
+	n, d, ok := strings.Cut(file, digestMark)
+	digest, err := hex.DecodeString(d)
+	name = snapshot.Name(n)
+	return name, digest, ok && err == nil && len(digest) == sha256.Size && name.Validate() == nil
+}
+
+// find looks for an object.
+func (s *Store) find(name snapshot.Name) (*jobpb.Object, error) {
+	dir := path.Dir(string(name))
+	list, err := s.fs.ReadDir(path.Join(s.dir, dir))
+	if err != nil && !errors.Is(err, iofs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range list {
+		n, digest, ok := cut(path.Join(dir, e.Name()))
+		if !ok || n != name || e.IsDir() {
+			continue
+		}
+		info, err := s.fs.Stat(path.Join(s.dir, dir, e.Name()))
+		if errors.Is(err, iofs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &jobpb.Object{Name: string(name), Size: info.Size(), Digest: digest}, nil
+	}
+	return nil, snapshot.ErrNotFound
+}
 
 // enter waits until nobody else publishes or deletes name.
 func (s *Store) enter(ctx context.Context, name snapshot.Name) (leave func(), err error) {
@@ -132,7 +169,9 @@ func (s *Store) Put(ctx context.Context, name snapshot.Name, size int64, from io
 }
 
 // Draft implements snapshot.Drafter.
-func (s *Store) Draft(_ context.Context, name snapshot.Name) (snapshot.Draft, error) { return s.draft(name) }
+func (s *Store) Draft(_ context.Context, name snapshot.Name) (snapshot.Draft, error) {
+	return s.draft(name)
+}
 
 func (s *Store) draft(name snapshot.Name) (*draft, error) {
 	if err := name.Validate(); err != nil {
@@ -198,21 +237,20 @@ func (d *draft) Commit(ctx context.Context) (*jobpb.Object, error) {
 		return nil, err
 	}
 	defer leave()
-	return o, d.publish(ctx, o)
+	if err := d.publish(o); err != nil {
+		return nil, err
+	}
+	return o, nil
 }
 
 // publish gives the file its name. An object that is there and equal is left, and its name made durable: whoever wrote it
 // may have failed at that.
-func (d *draft) publish(ctx context.Context, o *jobpb.Object) error {
-	to := d.store.path(d.name)
-	old, err := d.store.Open(ctx, d.name)
+func (d *draft) publish(o *jobpb.Object) error {
+	to := d.store.path(d.name) + digestMark + hex.EncodeToString(o.Digest)
+	old, err := d.store.find(d.name)
 	switch {
 	case err == nil:
-		digest, err := snapshot.Digest(ctx, old)
-		if err = errors.Join(err, old.Close()); err != nil {
-			return fmt.Errorf("put %s: %w", d.name, err)
-		}
-		if !bytes.Equal(digest, o.Digest) {
+		if !bytes.Equal(old.Digest, o.Digest) || old.Size != o.Size {
 			return fmt.Errorf("put %s: %w", d.name, snapshot.ErrExists)
 		}
 		_ = d.store.fs.Remove(d.temp) // if it stays, the next Open of the directory removes it
@@ -251,18 +289,23 @@ func (s *Store) Open(_ context.Context, name snapshot.Name) (snapshot.Reader, er
 	if err := name.Validate(); err != nil {
 		return nil, err
 	}
-	f, err := vfs.Open(s.fs, s.path(name))
+	o, err := s.find(name)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	f, err := vfs.Open(s.fs, s.file(o))
 	if errors.Is(err, iofs.ErrNotExist) {
 		return nil, fmt.Errorf("open %s: %w", name, snapshot.ErrNotFound)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), f.Close())
-	}
-	return &reader{f, info.Size()}, nil
+	return &reader{f, o.Size}, nil
+}
+
+// file is the path of an object that was found.
+func (s *Store) file(o *jobpb.Object) string {
+	return path.Join(s.dir, o.Name) + digestMark + hex.EncodeToString(o.Digest)
 }
 
 type reader struct {
@@ -283,9 +326,12 @@ func (s *Store) Delete(ctx context.Context, names ...snapshot.Name) error {
 		if err != nil {
 			return err
 		}
-		err = s.fs.Remove(s.path(n))
+		o, err := s.find(n)
+		if err == nil {
+			err = s.fs.Remove(s.file(o))
+		}
 		leave()
-		if err != nil && !errors.Is(err, iofs.ErrNotExist) {
+		if err != nil && !errors.Is(err, iofs.ErrNotExist) && !errors.Is(err, snapshot.ErrNotFound) {
 			return fmt.Errorf("delete %s: %w", n, err)
 		}
 		dirs[path.Dir(s.path(n))] = true // also if it was not there: a removal before may not be durable
@@ -298,7 +344,7 @@ func (s *Store) Delete(ctx context.Context, names ...snapshot.Name) error {
 	return nil
 }
 
-// List implements snapshot.Store. Files with other names than those of objects are no objects.
+// List implements snapshot.Store, with digests. Files with other names than those of objects are no objects.
 func (s *Store) List(ctx context.Context, prefix string, each func(*jobpb.Object) error) error {
 	return s.list(ctx, "", prefix, each)
 }
@@ -323,7 +369,7 @@ func (s *Store) list(ctx context.Context, below, prefix string, each func(*jobpb
 			if strings.Count(name, "/") < depth && (strings.HasPrefix(under, prefix) || strings.HasPrefix(prefix, under)) {
 				err = s.list(ctx, name, prefix, each)
 			}
-		case strings.HasPrefix(name, prefix) && snapshot.Name(name).Validate() == nil:
+		case strings.HasPrefix(name, prefix):
 			err = s.one(name, each)
 		}
 		if err != nil {
@@ -333,13 +379,17 @@ func (s *Store) list(ctx context.Context, below, prefix string, each func(*jobpb
 	return nil
 }
 
-func (s *Store) one(name string, each func(*jobpb.Object) error) error {
-	info, err := s.fs.Stat(path.Join(s.dir, name))
+func (s *Store) one(file string, each func(*jobpb.Object) error) error {
+	name, digest, ok := cut(file)
+	if !ok {
+		return nil
+	}
+	info, err := s.fs.Stat(path.Join(s.dir, file))
 	if errors.Is(err, iofs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("list objects: %w", err)
 	}
-	return each(&jobpb.Object{Name: name, Size: info.Size()})
+	return each(&jobpb.Object{Name: string(name), Size: info.Size(), Digest: digest})
 }
