@@ -128,6 +128,10 @@ func (d *driver) step(event schedule.Event) {
 			d.r.sessions.Send(a.Worker, a.Incarnation, a.Message)
 		case schedule.Drop:
 			d.r.sessions.Drop(a.Worker, a.Incarnation, a.Reason)
+		case schedule.Publish:
+			d.publish(a)
+		case schedule.Fetch:
+			d.fetch(a)
 		case schedule.WakeAt:
 			d.wake.Reset(time.Until(a.At))
 		}

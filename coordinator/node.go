@@ -94,7 +94,7 @@ func RunOn(ctx context.Context, cfg Config, parts Parts) (err error) {
 	}
 	n.log = cfg.Log.Named("coordinator")
 	n.conns = newConns(cfg.Policy.Client, parts.Dial)
-	defer func() { err = errors.Join(err, n.conns.close(), parts.Stores.Close()) }()
+	defer func() { err = errors.Join(err, n.conns.close(), parts.Stores.Close(), closeSnapshots(parts.Snapshots)) }()
 	if err := n.prepare(); err != nil {
 		return errors.Join(err, parts.API.Close(), closeIf(parts.HTTP), parts.Transport.Close())
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/sluiceio/sluice/coordinator/consensus"
 	"github.com/sluiceio/sluice/coordinator/datadir"
 	"github.com/sluiceio/sluice/internal/vfs"
+	"github.com/sluiceio/sluice/snapshot"
+	"github.com/sluiceio/sluice/snapshot/peer"
 )
 
 // Parts are what a node stands on: its disk, its network and its end. Run opens the real ones; tests bring others, in
@@ -27,6 +29,8 @@ type Parts struct {
 	HTTP net.Listener
 	// Dial connects to the API of another process.
 	Dial dialFunc
+	// Snapshots are the stores of the cluster's workers; nil: no checkpoint can complete.
+	Snapshots snapshot.Stores
 	// Exit ends the process at once. It is called when nothing else can help, and does not return outside of tests.
 	Exit func(code int)
 }
@@ -46,7 +50,9 @@ func Open(ctx context.Context, cfg Config) (_ Parts, err error) {
 			}
 		}
 	}()
-	p := Parts{FS: vfs.OS{}, Dial: cfg.Policy.Dial, Exit: os.Exit}
+	peers := peer.New(peer.Config{Policy: cfg.Policy})
+	opened = append(opened, peers)
+	p := Parts{FS: vfs.OS{}, Dial: cfg.Policy.Dial, Snapshots: peers, Exit: os.Exit}
 	id, err := datadir.Load(p.FS, cfg.DataDir)
 	if err != nil {
 		return Parts{}, err

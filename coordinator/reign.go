@@ -49,6 +49,7 @@ type reign struct {
 	// members is held by whoever changes the membership; uploads owns the copies on their way to other coordinators.
 	members chan struct{}
 	uploads *run.Group
+	stores  *run.Group // steps with the stores of snapshots that are under way
 	heard   contacts
 }
 
@@ -164,6 +165,7 @@ func (n *node) rule(ctx context.Context) (err error) {
 		Term: r.term, ProtocolMin: n.cfg.ProtocolMin, ProtocolMax: n.cfg.ProtocolMax, BuildLimit: limits.BuildLimit,
 		Facts: func() *state.View { view, _ := n.fsm.view(); return view }, Post: r.driver.post, Log: r.log,
 	})
+	establish("stores", func(g *run.Group) { r.stores = g })
 	establish("driver", r.driver.start)
 	revoke = append(revoke, r.sessions.End)
 	establish("uploads", func(g *run.Group) { r.uploads = g })

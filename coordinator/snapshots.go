@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/sluiceio/sluice/coordinator/schedule"
@@ -17,11 +18,11 @@ var errNoStores = errors.New("this coordinator has no way to the stores of snaps
 
 // publish stores a manifest and reads it back, beside the loop. That it cannot is an answer, too.
 func (d *driver) publish(a schedule.Publish) {
-	d.r.stores.Go("publish", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	d.r.stores.Go("publish", func(group context.Context) error {
+		ctx, cancel := context.WithTimeout(group, storeLimit)
 		defer cancel()
 		o, err := d.store(ctx, a)
-		d.post(schedule.Published{Job: a.Job, Checkpoint: a.Checkpoint, Object: o, Err: err}, nil)
+		d.post(schedule.Published{Job: a.Job, Checkpoint: a.Checkpoint, Object: o, Err: err}, group.Done())
 		return nil
 	})
 }
@@ -49,14 +50,22 @@ func (d *driver) store(ctx context.Context, a schedule.Publish) (*jobpb.StoredOb
 
 // fetch reads a manifest, beside the loop.
 func (d *driver) fetch(a schedule.Fetch) {
-	d.r.stores.Go("fetch", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	d.r.stores.Go("fetch", func(group context.Context) error {
+		ctx, cancel := context.WithTimeout(group, storeLimit)
 		defer cancel()
 		answer := schedule.Fetched{Job: a.Job, Checkpoint: a.Checkpoint, Err: errNoStores}
 		if stores := d.r.n.parts.Snapshots; stores != nil {
 			answer.Manifest, answer.Err = snapshot.ReadManifest(ctx, stores, a.Object, a.Stores)
 		}
-		d.post(answer, nil)
+		d.post(answer, group.Done())
 		return nil
 	})
+}
+
+// closeSnapshots ends the connections to the stores, if they are ones with connections.
+func closeSnapshots(s snapshot.Stores) error {
+	if c, ok := s.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }

@@ -189,6 +189,8 @@ func (b *Book) hear(s *session, m *controlpb.WorkerMessage) error {
 		b.cfg.Post(schedule.Draining{
 			Worker: s.worker, Incarnation: s.incarnation, Deadline: time.UnixMicro(v.Draining.DeadlineUs),
 		}, s.closed)
+	case *controlpb.WorkerMessage_Objects:
+		b.cfg.Post(schedule.Objects{Worker: s.worker, Incarnation: s.incarnation, Report: v.Objects}, s.closed)
 	case *controlpb.WorkerMessage_Lost:
 		b.cfg.Post(schedule.Missing{Worker: s.worker, Incarnation: s.incarnation, Results: v.Lost}, s.closed)
 	}
