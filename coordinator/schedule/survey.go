@@ -40,7 +40,7 @@ func (l *Leader) survey(j *job, facts *state.Job) *survey {
 		region := facts.Region(t.Region)
 		halted := ending || region.Status == jobpb.RegionStatus_REGION_RESTARTING
 		switch t.State {
-		case jobpb.SubtaskState_SUBTASK_SCHEDULED, jobpb.SubtaskState_SUBTASK_RUNNING:
+		case jobpb.SubtaskState_SUBTASK_SCHEDULED, jobpb.SubtaskState_SUBTASK_RUNNING, jobpb.SubtaskState_SUBTASK_FINISHING:
 			l.surveyAttempt(j, s, pos, t, region, halted, lost)
 		case jobpb.SubtaskState_SUBTASK_FINISHED:
 			// It may commit, or still hand over what it made to others of its region.
@@ -106,7 +106,7 @@ func (l *Leader) surveyAttempt(j *job, s *survey, pos int, t *jobpb.Subtask, reg
 		s.acting[t.Region] = s.acting[t.Region] || w != nil
 	case w == nil:
 		// The worker is alive and on its way here, or will be declared lost.
-	case !knows && t.State == jobpb.SubtaskState_SUBTASK_RUNNING:
+	case !knows && t.State != jobpb.SubtaskState_SUBTASK_SCHEDULED:
 		f := lossOf(t, CodeVanished, "worker "+t.Worker+" no longer knows the attempt")
 		s.gone = append(s.gone, updateOf(t, region, jobpb.SubtaskState_SUBTASK_FAILED, f))
 	case !knows:
