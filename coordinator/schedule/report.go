@@ -46,8 +46,6 @@ func (l *Leader) reported(w *worker, r *controlpb.Report) {
 		l.exited(w, j, facts, r, f.Exit, rc)
 	case *controlpb.Report_Commit:
 		l.committed(w, j, facts, f.Commit, rc)
-	case *controlpb.Report_Ack:
-		l.acked(j, facts, f.Ack, rc)
 	case *controlpb.Report_Splits:
 		l.discovered(j, facts, f.Splits, rc)
 	case *controlpb.Report_SplitRequest:
@@ -121,7 +119,7 @@ func void(facts *state.Job, u *taskpb.SubtaskUpdate) bool {
 	case jobpb.SubtaskState_SUBTASK_SCHEDULED:
 		return false
 	case jobpb.SubtaskState_SUBTASK_FINISHING:
-		return u.State == jobpb.SubtaskState_SUBTASK_FINISHING || u.State == jobpb.SubtaskState_SUBTASK_RUNNING
+		return u.State == jobpb.SubtaskState_SUBTASK_RUNNING || u.State == jobpb.SubtaskState_SUBTASK_FINISHING
 	case jobpb.SubtaskState_SUBTASK_RUNNING:
 		return u.State == jobpb.SubtaskState_SUBTASK_RUNNING && (t.Produced || !u.Produced) && (t.Loaded || !u.Loaded)
 	}
