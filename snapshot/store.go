@@ -2,15 +2,11 @@ package snapshot
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
-
-// ErrNotFound is the error of an object that a store does not have.
-var ErrNotFound = errors.New("no such object")
 
 // Reader is an open object. It stays readable while it is open, also if the object is deleted.
 type Reader interface {
