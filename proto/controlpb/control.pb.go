@@ -1988,11 +1988,13 @@ func (*PutObject_Object) isPutObject_Part() {}
 
 func (*PutObject_Data) isPutObject_Part() {}
 
+// GetObject asks for a range of an object. The store compares the whole object with size and digest before it answers for the
+// first time: a damaged one is DATA_LOSS, and is reported to the leader.
 type GetObject struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Object        *jobpb.Object          `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
 	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	Size          int64                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"` // 0: to the end
+	Size          int64                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"` // of the range; 0: to the end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2027,11 +2029,11 @@ func (*GetObject) Descriptor() ([]byte, []int) {
 	return file_proto_controlpb_control_proto_rawDescGZIP(), []int{22}
 }
 
-func (x *GetObject) GetName() string {
+func (x *GetObject) GetObject() *jobpb.Object {
 	if x != nil {
-		return x.Name
+		return x.Object
 	}
-	return ""
+	return nil
 }
 
 func (x *GetObject) GetOffset() int64 {
@@ -2403,9 +2405,9 @@ const file_proto_controlpb_control_proto_rawDesc = "" +
 	"\tPutObject\x12,\n" +
 	"\x06object\x18\x01 \x01(\v2\x12.sluice.job.ObjectH\x00R\x06object\x12\x14\n" +
 	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\x06\n" +
-	"\x04part\"K\n" +
-	"\tGetObject\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x04part\"c\n" +
+	"\tGetObject\x12*\n" +
+	"\x06object\x18\x01 \x01(\v2\x12.sluice.job.ObjectR\x06object\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\"!\n" +
 	"\vObjectBytes\x12\x12\n" +
@@ -2544,21 +2546,22 @@ var file_proto_controlpb_control_proto_depIdxs = []int32{
 	48, // 45: sluice.control.RequestBuild.spec:type_name -> sluice.job.JobSpec
 	49, // 46: sluice.control.Deploy.deployment:type_name -> sluice.task.Deployment
 	27, // 47: sluice.control.PutObject.object:type_name -> sluice.job.Object
-	0,  // 48: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
-	25, // 49: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
-	21, // 50: sluice.control.Objects.Put:input_type -> sluice.control.PutObject
-	22, // 51: sluice.control.Objects.Get:input_type -> sluice.control.GetObject
-	24, // 52: sluice.control.Objects.List:input_type -> sluice.control.ListObjects
-	11, // 53: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
-	26, // 54: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
-	27, // 55: sluice.control.Objects.Put:output_type -> sluice.job.Object
-	23, // 56: sluice.control.Objects.Get:output_type -> sluice.control.ObjectBytes
-	27, // 57: sluice.control.Objects.List:output_type -> sluice.job.Object
-	53, // [53:58] is the sub-list for method output_type
-	48, // [48:53] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	27, // 48: sluice.control.GetObject.object:type_name -> sluice.job.Object
+	0,  // 49: sluice.control.Control.Attach:input_type -> sluice.control.WorkerMessage
+	25, // 50: sluice.control.Agent.Logs:input_type -> sluice.control.LogsRequest
+	21, // 51: sluice.control.Objects.Put:input_type -> sluice.control.PutObject
+	22, // 52: sluice.control.Objects.Get:input_type -> sluice.control.GetObject
+	24, // 53: sluice.control.Objects.List:input_type -> sluice.control.ListObjects
+	11, // 54: sluice.control.Control.Attach:output_type -> sluice.control.CoordinatorMessage
+	26, // 55: sluice.control.Agent.Logs:output_type -> sluice.control.LogChunk
+	27, // 56: sluice.control.Objects.Put:output_type -> sluice.job.Object
+	23, // 57: sluice.control.Objects.Get:output_type -> sluice.control.ObjectBytes
+	27, // 58: sluice.control.Objects.List:output_type -> sluice.job.Object
+	54, // [54:59] is the sub-list for method output_type
+	49, // [49:54] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_proto_controlpb_control_proto_init() }
