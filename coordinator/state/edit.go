@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
@@ -11,9 +12,9 @@ import (
 type jobEdit struct {
 	t        *tx
 	j        Job // subtasks, regions and slots are those of before; the edits below have the new ones
-	subtasks vecEdit[*jobpb.Subtask]
-	regions  vecEdit[regionRecord]
-	slots    vecEdit[slot]
+	subtasks vector.Edit[*jobpb.Subtask]
+	regions  vector.Edit[regionRecord]
+	slots    vector.Edit[slot]
 	counting bool // the counts of results are this edit's own
 	lost     []*jobpb.PartitionRef
 	err      error // an illegal transition
@@ -25,14 +26,14 @@ func (t *tx) edit(id string, f func(*jobEdit) Result) Result {
 	if j == nil {
 		return refused(CodeNoJob, "no job %.100q", id)
 	}
-	e := &jobEdit{t: t, j: *j, subtasks: j.subtasks.edit(), regions: j.regions.edit(), slots: j.slots.edit()}
+	e := &jobEdit{t: t, j: *j, subtasks: j.subtasks.Edit(), regions: j.regions.Edit(), slots: j.slots.Edit()}
 	e.j.head = copyHead(j.head)
 	r := f(e)
 	if e.err != nil {
 		return Result{Status: Refused, Code: CodeWrongStatus, Job: id, Message: e.err.Error()}
 	}
 	if r.Status == Applied {
-		e.j.subtasks, e.j.regions, e.j.slots = e.subtasks.v, e.regions.v, e.slots.v
+		e.j.subtasks, e.j.regions, e.j.slots = e.subtasks.Vec(), e.regions.Vec(), e.slots.Vec()
 		t.putJob(&e.j)
 	}
 	return r
@@ -65,31 +66,31 @@ func (e *jobEdit) event(kind, message string) {
 
 // replace puts the next record of a subtask in its place and keeps all counters in step.
 func (e *jobEdit) replace(pos int, s *jobpb.Subtask) {
-	old := e.subtasks.at(pos)
-	e.subtasks.set(pos, s)
+	old := e.subtasks.At(pos)
+	e.subtasks.Set(pos, s)
 	e.t.note(changeSubtask, s)
 	e.j.counts[old.State]--
 	e.j.counts[s.State]++
 	e.recount(old, s)
 	if active(old.State) != active(s.State) {
 		i := e.j.SlotOf(s.Chain, s.Index)
-		sl := e.slots.at(i)
+		sl := e.slots.At(i)
 		if active(s.State) {
 			sl.active++
 		} else {
 			sl.active--
 		}
-		e.slots.set(i, sl)
+		e.slots.Set(i, sl)
 	}
 }
 
 // recount keeps what is counted of a region and of results in step.
 func (e *jobEdit) recount(old, s *jobpb.Subtask) {
 	if old.State != s.State {
-		r := e.regions.at(int(s.Region))
+		r := e.regions.At(int(s.Region))
 		r.count(old.State, -1)
 		r.count(s.State, +1)
-		e.regions.set(int(s.Region), r)
+		e.regions.Set(int(s.Region), r)
 	}
 	if len(old.Partitions)+len(s.Partitions) == 0 {
 		return
@@ -113,20 +114,20 @@ func (r *regionRecord) count(s jobpb.SubtaskState, delta int32) {
 
 // setRegion replaces the state of a region.
 func (e *jobEdit) setRegion(i int, s jobpb.RegionStatus, epoch uint64) {
-	old := e.regions.at(i).state
+	old := e.regions.At(i).state
 	e.putRegion(&jobpb.RegionState{Index: int32(i), Epoch: epoch, Status: s, Reordered: old.Reordered && old.Epoch == epoch})
 }
 
 func (e *jobEdit) putRegion(s *jobpb.RegionState) {
-	r := e.regions.at(int(s.Index))
+	r := e.regions.At(int(s.Index))
 	r.state = s
-	e.regions.set(int(s.Index), r)
+	e.regions.Set(int(s.Index), r)
 	e.t.note(changeRegion, s)
 }
 
 // grant gives slot i of the job a place on a worker.
 func (e *jobEdit) grant(i int, worker string, incarnation uint64) {
-	sl := e.slots.at(i)
+	sl := e.slots.At(i)
 	if sl.granted && sl.worker == worker && sl.incarnation == incarnation {
 		return
 	}
@@ -135,24 +136,24 @@ func (e *jobEdit) grant(i int, worker string, incarnation uint64) {
 	}
 	sl.worker, sl.incarnation, sl.granted = worker, incarnation, true
 	e.t.use(worker, incarnation, +1)
-	e.slots.set(i, sl)
+	e.slots.Set(i, sl)
 	e.t.note(changeSlot, &jobpb.SlotGrant{Slot: int32(i), Worker: worker, Incarnation: incarnation})
 }
 
 // release gives slot i back, if the job holds it and nothing acts in it.
 func (e *jobEdit) release(i int) {
-	sl := e.slots.at(i)
+	sl := e.slots.At(i)
 	if !sl.granted || sl.active > 0 {
 		return
 	}
 	e.t.use(sl.worker, sl.incarnation, -1)
 	sl.worker, sl.incarnation, sl.granted = "", 0, false
-	e.slots.set(i, sl)
+	e.slots.Set(i, sl)
 	e.t.note(changeSlot, &jobpb.SlotGrant{Slot: int32(i)})
 }
 
 func (e *jobEdit) releaseIdle() {
-	for i := range e.slots.v.len() {
+	for i := range e.slots.Len() {
 		e.release(i)
 	}
 }

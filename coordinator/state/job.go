@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluiceio/sluice/coordinator/region"
+	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
@@ -15,9 +16,9 @@ type Job struct {
 	number      uint64     // N of NAME-N
 	head        *jobpb.Job // without plan, regions, subtasks, failures, committables, history and slots
 	plan        *planned   // nil until planned
-	subtasks    vec[*jobpb.Subtask]
-	regions     vec[regionRecord]
-	slots       vec[slot]
+	subtasks    vector.Vec[*jobpb.Subtask]
+	regions     vector.Vec[regionRecord]
+	slots       vector.Vec[slot]
 	failures    []*jobpb.Failure // newest last
 	history     []*jobpb.Restart // newest last
 	output      []*jobpb.Committable
@@ -81,16 +82,16 @@ func (j *Job) Layout() *region.Layout {
 
 // Region is the state of region i, nil if the plan has none such.
 func (j *Job) Region(i int32) *jobpb.RegionState {
-	if i < 0 || int(i) >= j.regions.len() {
+	if i < 0 || int(i) >= j.regions.Len() {
 		return nil
 	}
-	return j.regions.at(int(i)).state
+	return j.regions.At(int(i)).state
 }
 
 // Regions are in order.
 func (j *Job) Regions() iter.Seq[*jobpb.RegionState] {
 	return func(yield func(*jobpb.RegionState) bool) {
-		for _, r := range j.regions.all() {
+		for _, r := range j.regions.All() {
 			if !yield(r.state) {
 				return
 			}
@@ -104,11 +105,11 @@ func (j *Job) Subtask(chain, index int32) *jobpb.Subtask {
 	if !ok {
 		return nil
 	}
-	return j.subtasks.at(i)
+	return j.subtasks.At(i)
 }
 
 // At is the subtask at a position in [0, Size).
-func (j *Job) At(position int) *jobpb.Subtask { return j.subtasks.at(position) }
+func (j *Job) At(position int) *jobpb.Subtask { return j.subtasks.At(position) }
 
 // Position of a subtask among all subtasks, in the order of chains and indexes.
 func (j *Job) Position(chain, index int32) (int, bool) {
@@ -121,7 +122,7 @@ func (j *Job) Position(chain, index int32) (int, bool) {
 // Subtasks are ordered by chain, then index.
 func (j *Job) Subtasks() iter.Seq[*jobpb.Subtask] {
 	return func(yield func(*jobpb.Subtask) bool) {
-		for _, s := range j.subtasks.all() {
+		for _, s := range j.subtasks.All() {
 			if !yield(s) {
 				return
 			}
@@ -130,7 +131,7 @@ func (j *Job) Subtasks() iter.Seq[*jobpb.Subtask] {
 }
 
 // Size is the number of subtasks.
-func (j *Job) Size() int { return j.subtasks.len() }
+func (j *Job) Size() int { return j.subtasks.Len() }
 
 // Count is the number of subtasks in a state.
 func (j *Job) Count(s jobpb.SubtaskState) int {
@@ -153,11 +154,11 @@ func (j *Job) ScheduledAt() uint64 { return j.scheduled }
 func (j *Job) SlotOf(chain, index int32) int { return int(j.plan.slot[chain] + index) }
 
 // Slots is the number of slots that the whole job needs.
-func (j *Job) Slots() int { return j.slots.len() }
+func (j *Job) Slots() int { return j.slots.Len() }
 
 // Grant tells where slot i lies; ok is false while the job does not hold it.
 func (j *Job) Grant(i int) (worker string, incarnation uint64, ok bool) {
-	s := j.slots.at(i)
+	s := j.slots.At(i)
 	return s.worker, s.incarnation, s.granted
 }
 
@@ -188,14 +189,14 @@ func (j *Job) Sources() []*Source { return j.sources }
 func (j *Job) Proto() *jobpb.Job {
 	p := copyHead(j.head)
 	p.Plan = j.Plan()
-	for _, r := range j.regions.all() {
+	for _, r := range j.regions.All() {
 		p.Regions = append(p.Regions, r.state)
 	}
-	p.Subtasks = make([]*jobpb.Subtask, 0, j.subtasks.len())
-	for _, s := range j.subtasks.all() {
+	p.Subtasks = make([]*jobpb.Subtask, 0, j.subtasks.Len())
+	for _, s := range j.subtasks.All() {
 		p.Subtasks = append(p.Subtasks, s)
 	}
-	for i, s := range j.slots.all() {
+	for i, s := range j.slots.All() {
 		if s.granted {
 			p.Slots = append(p.Slots, &jobpb.SlotGrant{Slot: int32(i), Worker: s.worker, Incarnation: s.incarnation})
 		}
@@ -253,7 +254,7 @@ func copySubtask(s *jobpb.Subtask) *jobpb.Subtask {
 	return &jobpb.Subtask{
 		Chain: s.Chain, Index: s.Index, Attempt: s.Attempt, Worker: s.Worker, Incarnation: s.Incarnation,
 		Process: s.Process, State: s.State, Region: s.Region, StartedUs: s.StartedUs, EndedUs: s.EndedUs,
-		Counters: s.Counters, Partitions: s.Partitions, Produced: s.Produced, Loaded: s.Loaded,
+		Counters: s.Counters, Partitions: s.Partitions, Produced: s.Produced, Loaded: s.Loaded, Settled: s.Settled,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -43,33 +44,33 @@ func (e *jobEdit) planJob(c *commandpb.PlanJob) Result {
 	e.t.note(changePlan, c.Plan)
 	e.createSubtasks()
 	e.createSources()
-	e.event("job-planned", fmt.Sprintf("%d subtasks in %d regions, %d slots", e.subtasks.v.len(), len(c.Plan.Regions), e.slots.v.len()))
+	e.event("job-planned", fmt.Sprintf("%d subtasks in %d regions, %d slots", e.subtasks.Len(), len(c.Plan.Regions), e.slots.Len()))
 	return applied(h.Id)
 }
 
 // createSubtasks makes the execution graph: every subtask without an attempt, every region in its first epoch.
 func (e *jobEdit) createSubtasks() {
 	p := e.j.plan
-	subtasks := makeVec[*jobpb.Subtask](p.Size()).edit()
-	regions := makeVec[regionRecord](len(p.Plan().Regions)).edit()
+	subtasks := vector.Make[*jobpb.Subtask](p.Size()).Edit()
+	regions := vector.Make[regionRecord](len(p.Plan().Regions)).Edit()
 	for i := range p.Plan().Regions {
-		regions.set(i, regionRecord{state: &jobpb.RegionState{Index: int32(i), Epoch: 1, Status: jobpb.RegionStatus_REGION_CREATED}})
+		regions.Set(i, regionRecord{state: &jobpb.RegionState{Index: int32(i), Epoch: 1, Status: jobpb.RegionStatus_REGION_CREATED}})
 	}
 	for c, chain := range p.Plan().Chains {
 		for i := range chain.Parallelism {
 			pos := int(p.First(int32(c)) + i)
 			r := p.Of(pos)
-			subtasks.set(pos, &jobpb.Subtask{Chain: int32(c), Index: i, Region: r, State: jobpb.SubtaskState_SUBTASK_CREATED})
-			rec := regions.at(int(r))
+			subtasks.Set(pos, &jobpb.Subtask{Chain: int32(c), Index: i, Region: r, State: jobpb.SubtaskState_SUBTASK_CREATED})
+			rec := regions.At(int(r))
 			rec.size++
-			regions.set(int(r), rec)
+			regions.Set(int(r), rec)
 		}
 	}
 	e.subtasks, e.regions = subtasks, regions
 	e.j.counts = [len(e.j.counts)]int32{jobpb.SubtaskState_SUBTASK_CREATED: int32(p.Size())}
 	e.j.results = make([]Results, len(p.Plan().Edges))
 	groups := slotGroups(p.Plan())
-	e.slots = makeVec[slot](int(groups.First[len(groups.First)-1])).edit()
+	e.slots = vector.Make[slot](int(groups.First[len(groups.First)-1])).Edit()
 }
 
 // createSources makes an empty record for each operator without inputs.
@@ -255,7 +256,7 @@ func (e *jobEdit) end(c *commandpb.EndJob) Result {
 	default:
 		return e.wrongStatus()
 	}
-	for _, s := range e.subtasks.v.all() {
+	for _, s := range e.subtasks.All() {
 		if active(s.State) && e.t.Alive(s.Worker, s.Incarnation) {
 			return e.stale("attempt %d of subtask %d[%d] can still act on worker %s", s.Attempt, s.Chain, s.Index, s.Worker)
 		}
@@ -267,7 +268,7 @@ func (e *jobEdit) end(c *commandpb.EndJob) Result {
 // close drops everything that only a living job needs.
 func (e *jobEdit) close(note string) {
 	h := e.j.head
-	for pos, s := range e.subtasks.v.all() {
+	for pos, s := range e.subtasks.All() {
 		switch {
 		case active(s.State) || s.State == jobpb.SubtaskState_SUBTASK_CREATED:
 			n := copySubtask(s)
@@ -277,7 +278,7 @@ func (e *jobEdit) close(note string) {
 			e.releaseAll(pos, s) // they are dropped with the job
 		}
 	}
-	for i, r := range e.regions.v.all() {
+	for i, r := range e.regions.All() {
 		if s := r.state.Status; s != jobpb.RegionStatus_REGION_FINISHED && s != jobpb.RegionStatus_REGION_STOPPED {
 			e.setRegion(i, jobpb.RegionStatus_REGION_STOPPED, r.state.Epoch)
 		}

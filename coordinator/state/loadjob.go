@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
@@ -27,7 +28,7 @@ func (l *loader) takeJob(p *jobpb.Job) error {
 	if err := j.takePlan(p); err != nil {
 		return fmt.Errorf("job %s: %w", p.Id, err)
 	}
-	for i, s := range j.slots.all() {
+	for i, s := range j.slots.All() {
 		if !s.granted {
 			if s.active > 0 {
 				return fmt.Errorf("job %s: attempts run in slot %d, which is not granted", p.Id, i)
@@ -61,31 +62,31 @@ func (j *Job) takePlan(p *jobpb.Job) error {
 	if len(p.Subtasks) != j.plan.Size() || len(p.Regions) != len(p.Plan.Regions) {
 		return fmt.Errorf("%d subtasks and %d regions do not fit the plan", len(p.Subtasks), len(p.Regions))
 	}
-	regions := makeVec[regionRecord](len(p.Regions)).edit()
+	regions := vector.Make[regionRecord](len(p.Regions)).Edit()
 	for i, r := range p.Regions {
 		if r == nil || r.Index != int32(i) {
 			return fmt.Errorf("region %d is missing or out of order", i)
 		}
-		regions.set(i, regionRecord{state: r})
+		regions.Set(i, regionRecord{state: r})
 	}
 	groups := slotGroups(p.Plan)
-	slots := makeVec[slot](int(groups.First[len(groups.First)-1])).edit()
+	slots := vector.Make[slot](int(groups.First[len(groups.First)-1])).Edit()
 	for _, g := range p.Slots {
-		if g == nil || g.Slot < 0 || int(g.Slot) >= slots.v.len() || slots.at(int(g.Slot)).granted {
+		if g == nil || g.Slot < 0 || int(g.Slot) >= slots.Len() || slots.At(int(g.Slot)).granted {
 			return errors.New("a slot grant that does not fit the plan")
 		}
-		slots.set(int(g.Slot), slot{worker: g.Worker, incarnation: g.Incarnation, granted: true})
+		slots.Set(int(g.Slot), slot{worker: g.Worker, incarnation: g.Incarnation, granted: true})
 	}
-	j.subtasks = makeVec[*jobpb.Subtask](len(p.Subtasks))
+	j.subtasks = vector.Make[*jobpb.Subtask](len(p.Subtasks))
 	if err := j.takeSubtasks(p, &regions, &slots); err != nil {
 		return err
 	}
-	j.regions, j.slots = regions.v, slots.v
+	j.regions, j.slots = regions.Vec(), slots.Vec()
 	return j.takeOutput()
 }
 
-func (j *Job) takeSubtasks(p *jobpb.Job, regions *vecEdit[regionRecord], slots *vecEdit[slot]) error {
-	subtasks := j.subtasks.edit()
+func (j *Job) takeSubtasks(p *jobpb.Job, regions *vector.Edit[regionRecord], slots *vector.Edit[slot]) error {
+	subtasks := j.subtasks.Edit()
 	pos := 0
 	for c, chain := range p.Plan.Chains {
 		for i := range chain.Parallelism {
@@ -96,22 +97,22 @@ func (j *Job) takeSubtasks(p *jobpb.Job, regions *vecEdit[regionRecord], slots *
 			if err := j.takePartitions(s); err != nil {
 				return err
 			}
-			subtasks.set(pos, s)
+			subtasks.Set(pos, s)
 			j.counts[s.State]++
 			j.count(s, +1)
-			r := regions.at(int(s.Region))
+			r := regions.At(int(s.Region))
 			r.size++
 			r.count(s.State, +1)
-			regions.set(int(s.Region), r)
+			regions.Set(int(s.Region), r)
 			if active(s.State) {
-				sl := slots.at(j.SlotOf(s.Chain, s.Index))
+				sl := slots.At(j.SlotOf(s.Chain, s.Index))
 				sl.active++
-				slots.set(j.SlotOf(s.Chain, s.Index), sl)
+				slots.Set(j.SlotOf(s.Chain, s.Index), sl)
 			}
 			pos++
 		}
 	}
-	j.subtasks = subtasks.v
+	j.subtasks = subtasks.Vec()
 	return nil
 }
 
@@ -173,22 +174,22 @@ func (l *loader) takeSource(p *jobpb.SourceState) error {
 	if s.bounded && !s.complete && len(p.Assignments) > 0 {
 		return fmt.Errorf("source %d of job %s: splits were assigned before all were known", p.Operator, p.Job)
 	}
-	splits, owners, of := s.splits.edit(), s.owners.edit(), s.of.edit()
+	splits, owners, of := s.splits.Edit(), s.owners.Edit(), s.of.Edit()
 	for _, x := range p.Splits {
 		if err := x.Validate(); err != nil {
 			return fmt.Errorf("source %d of job %s: %w", p.Operator, p.Job, err)
 		}
-		splits.push(x)
+		splits.Push(x)
 		s.bytes += len(x.Data) + len(x.Id)
 	}
 	for i, a := range p.Assignments {
-		if a == nil || int(a.Split) != i || i >= len(p.Splits) || a.Subtask < 0 || int(a.Subtask) >= of.v.len() {
+		if a == nil || int(a.Split) != i || i >= len(p.Splits) || a.Subtask < 0 || int(a.Subtask) >= of.Len() {
 			return fmt.Errorf("source %d of job %s: assignment %d does not fit", p.Operator, p.Job, i)
 		}
-		owners.push(a)
-		of.set(int(a.Subtask), append(of.at(int(a.Subtask)), a.Split))
+		owners.Push(a)
+		of.Set(int(a.Subtask), append(of.At(int(a.Subtask)), a.Split))
 	}
-	s.splits, s.owners, s.of = splits.v, owners.v, of.v
+	s.splits, s.owners, s.of = splits.Vec(), owners.Vec(), of.Vec()
 	next := *j
 	next.sources = append(j.sources[:len(j.sources):len(j.sources)], s)
 	l.v.jobs = l.v.jobs.Put(j.number, &next)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sluiceio/sluice/coordinator/region"
+	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -69,9 +70,9 @@ func partitionOf(s *jobpb.Subtask, edge int32) *jobpb.Partition {
 // Needs tells which results may still be read. It costs one pass over the subtasks.
 func (j *Job) Needs() *region.Needs { return needs(j.plan.Layout, j.regions) }
 
-func needs(l *region.Layout, regions vec[regionRecord]) *region.Needs {
+func needs(l *region.Layout, regions vector.Vec[regionRecord]) *region.Needs {
 	return region.Need(l, func(i int32) bool {
-		r := regions.at(int(i))
+		r := regions.At(int(i))
 		return r.finished == r.size
 	})
 }
@@ -119,7 +120,7 @@ func (e *jobEdit) moveTo(ref *jobpb.PartitionRef, to jobpb.PartitionState) bool 
 	if !ok {
 		return false
 	}
-	s := e.subtasks.at(pos)
+	s := e.subtasks.At(pos)
 	p := partitionOf(s, ref.Edge)
 	if p == nil || p.Attempt != ref.Attempt || !slices.Contains(nextPartition[p.State], to) {
 		return false
@@ -190,7 +191,7 @@ func (e *jobEdit) releasePartitions(c *commandpb.ReleasePartitions) Result {
 			continue
 		}
 		if need == nil {
-			need = needs(e.j.plan.Layout, e.regions.v)
+			need = needs(e.j.plan.Layout, e.regions.Vec())
 		}
 		if !need.Partition(ref.Edge, ref.Producer) && e.moveTo(ref, jobpb.PartitionState_PARTITION_RELEASED) {
 			released = append(released, ref)

@@ -18,12 +18,12 @@ func (e *jobEdit) restart(c *commandpb.RestartRegions) Result {
 	if c.JobEpoch != h.Epoch {
 		return e.stale("job epoch is %d", h.Epoch)
 	}
-	in := make([]bool, e.regions.v.len())
+	in := make([]bool, e.regions.Len())
 	for _, r := range c.Regions {
 		if r.Region < 0 || int(r.Region) >= len(in) {
 			return refused(CodeMalformed, "job %s has no region %d", h.Id, r.Region)
 		}
-		s := e.regions.at(int(r.Region)).state
+		s := e.regions.At(int(r.Region)).state
 		if r.Epoch != s.Epoch {
 			return e.stale("region %d is in epoch %d", r.Region, s.Epoch)
 		}
@@ -48,10 +48,10 @@ func (e *jobEdit) restart(c *commandpb.RestartRegions) Result {
 // markReordered notes which regions have read what will be made again in another order. Those that restart have not.
 func (e *jobEdit) markReordered(regions []int32) {
 	for _, i := range regions {
-		if i < 0 || int(i) >= e.regions.v.len() {
+		if i < 0 || int(i) >= e.regions.Len() {
 			continue
 		}
-		r := e.regions.at(int(i))
+		r := e.regions.At(int(i))
 		if s := r.state.Status; r.state.Reordered || s == jobpb.RegionStatus_REGION_CREATED || s == jobpb.RegionStatus_REGION_RESTARTING {
 			continue
 		}
@@ -62,7 +62,7 @@ func (e *jobEdit) markReordered(regions []int32) {
 // resetSubtasks takes back what the attempts of restarting regions achieved, their stored results included, and counts
 // them. Those that may still act keep their state until they report their end or their worker is lost.
 func (e *jobEdit) resetSubtasks(in []bool) (attempts int) {
-	for pos, s := range e.subtasks.v.all() {
+	for pos, s := range e.subtasks.All() {
 		if !in[s.Region] || s.State == jobpb.SubtaskState_SUBTASK_CREATED {
 			continue
 		}
@@ -79,7 +79,7 @@ func (e *jobEdit) resetSubtasks(in []bool) (attempts int) {
 	}
 	for _, s := range e.j.sources {
 		if in[s.region] {
-			e.setSource(s.restarted(e.regions.at(int(s.region)).state.Epoch))
+			e.setSource(s.restarted(e.regions.At(int(s.region)).state.Epoch))
 		}
 	}
 	p := e.j.plan
@@ -100,7 +100,7 @@ func forget(s *jobpb.Subtask) {
 
 // backOff is when the last of the back-offs ends that regions wait out; 0: none does.
 func (e *jobEdit) backOff() (at int64) {
-	for _, r := range e.regions.v.all() {
+	for _, r := range e.regions.All() {
 		if r.state.Status == jobpb.RegionStatus_REGION_RESTARTING && r.state.RestartAtUs > e.t.now {
 			at = max(at, r.state.RestartAtUs)
 		}

@@ -18,7 +18,7 @@ func (e *jobEdit) schedule(c *commandpb.ScheduleRegions) Result {
 	if c.JobEpoch != h.Epoch {
 		return e.stale("job epoch is %d", h.Epoch)
 	}
-	g := &granting{e: e, in: make([]bool, e.regions.v.len()), taken: make([]bool, e.subtasks.v.len()), places: make([]*commandpb.Assignment, e.slots.v.len())}
+	g := &granting{e: e, in: make([]bool, e.regions.Len()), taken: make([]bool, e.subtasks.Len()), places: make([]*commandpb.Assignment, e.slots.Len())}
 	if r := g.check(c); r.Status != Applied {
 		return r
 	}
@@ -56,7 +56,7 @@ func (g *granting) check(c *commandpb.ScheduleRegions) Result {
 		if r.Region < 0 || int(r.Region) >= len(g.in) {
 			return refused(CodeMalformed, "job %s has no region %d", e.j.ID(), r.Region)
 		}
-		rec := e.regions.at(int(r.Region))
+		rec := e.regions.At(int(r.Region))
 		if r.Epoch != rec.state.Epoch {
 			return e.stale("region %d is in epoch %d", r.Region, rec.state.Epoch)
 		}
@@ -115,7 +115,7 @@ func (g *granting) checkSlots() Result {
 			known[a.Worker] = true
 			g.workers = append(g.workers, a)
 		}
-		s := e.slots.at(i)
+		s := e.slots.At(i)
 		if s.granted && s.worker == a.Worker && s.incarnation == a.Incarnation {
 			continue
 		}
@@ -139,7 +139,7 @@ func (g *granting) checkSlots() Result {
 // heldByOthers tells which slots hold an attempt of a region that is not being scheduled.
 func (g *granting) heldByOthers() []bool {
 	held := make([]bool, len(g.places))
-	for pos, s := range g.e.subtasks.v.all() {
+	for pos, s := range g.e.subtasks.All() {
 		if !g.taken[pos] && active(s.State) {
 			held[g.e.j.SlotOf(s.Chain, s.Index)] = true
 		}
@@ -157,7 +157,7 @@ func (g *granting) perform(c *commandpb.ScheduleRegions) {
 	process := g.processes()
 	for _, a := range c.Assignments {
 		pos, _ := e.j.Position(a.Chain, a.Index)
-		n := copySubtask(e.subtasks.at(pos))
+		n := copySubtask(e.subtasks.At(pos))
 		n.Attempt++
 		n.Worker, n.Incarnation, n.Process = a.Worker, a.Incarnation, process[a.Worker]
 		n.State, n.StartedUs, n.EndedUs = jobpb.SubtaskState_SUBTASK_SCHEDULED, 0, 0
@@ -173,7 +173,7 @@ func (g *granting) perform(c *commandpb.ScheduleRegions) {
 // otherwise a fresh process starts, so that nothing which an earlier attempt left behind can disturb the next.
 func (g *granting) processes() map[string]uint64 {
 	e, number := g.e, make(map[string]uint64, len(g.workers))
-	for pos, s := range e.subtasks.v.all() {
+	for pos, s := range e.subtasks.All() {
 		if !g.taken[pos] && active(s.State) && e.t.Alive(s.Worker, s.Incarnation) {
 			number[s.Worker] = s.Process
 		}
@@ -216,11 +216,11 @@ func (e *jobEdit) update(c *commandpb.UpdateSubtasks) Result {
 			done = append(done, i)
 		}
 	}
-	if len(done) > 0 && e.regions.v.len() > 1 { // of a job with one region it goes without saying
+	if len(done) > 0 && e.regions.Len() > 1 { // of a job with one region it goes without saying
 		e.event("regions-finished", e.j.plan.SubtaskNames(done))
 	}
 	e.tellLost()
-	if e.in(jobpb.JobStatus_JOB_RUNNING) && int(e.j.counts[jobpb.SubtaskState_SUBTASK_FINISHED]) == e.subtasks.v.len() {
+	if e.in(jobpb.JobStatus_JOB_RUNNING) && int(e.j.counts[jobpb.SubtaskState_SUBTASK_FINISHED]) == e.subtasks.Len() {
 		e.become(jobpb.JobStatus_JOB_FINISHING)
 		e.event("job-finishing", fmt.Sprintf("%d parts of output to commit", len(e.j.output)))
 	}
@@ -235,11 +235,11 @@ func (e *jobEdit) updateOne(u *taskpb.SubtaskUpdate) bool {
 	if !ok {
 		return false
 	}
-	s := e.subtasks.at(pos)
+	s := e.subtasks.At(pos)
 	if s.Attempt != u.Attempt || u.Attempt == 0 || !active(s.State) {
 		return false
 	}
-	region := e.regions.at(int(s.Region)).state
+	region := e.regions.At(int(s.Region)).state
 	if u.RegionEpoch > region.Epoch {
 		return false
 	}
@@ -350,7 +350,7 @@ func (e *jobEdit) isSink(chain int32, id string) bool {
 
 // settleRegion derives the status of a region from its subtasks, and returns the new one if it has changed.
 func (e *jobEdit) settleRegion(i int) (to jobpb.RegionStatus) {
-	r := e.regions.at(i)
+	r := e.regions.At(i)
 	to = r.state.Status
 	switch {
 	case to != jobpb.RegionStatus_REGION_SCHEDULED && to != jobpb.RegionStatus_REGION_RUNNING:

@@ -15,10 +15,10 @@ func (e *jobEdit) releaseSlots(c *commandpb.ReleaseSlots) Result {
 	}
 	released := 0
 	for _, i := range c.Slots {
-		if i < 0 || int(i) >= e.slots.v.len() {
+		if i < 0 || int(i) >= e.slots.Len() {
 			return refused(CodeMalformed, "job %s has no slot %d", e.j.ID(), i)
 		}
-		if sl := e.slots.at(int(i)); sl.granted && sl.active == 0 {
+		if sl := e.slots.At(int(i)); sl.granted && sl.active == 0 {
 			e.release(int(i))
 			released++
 		}

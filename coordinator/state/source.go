@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -24,9 +25,9 @@ type Source struct {
 	regionEpoch uint64
 	complete    bool
 	bytes       int // of all splits
-	splits      vec[*jobpb.Split]
-	owners      vec[*jobpb.SplitAssignment] // of the first owners.len() splits
-	of          vec[[]int32]                // by subtask: its splits, in order
+	splits      vector.Vec[*jobpb.Split]
+	owners      vector.Vec[*jobpb.SplitAssignment] // of the first owners.Len() splits
+	of          vector.Vec[[]int32]                // by subtask: its splits, in order
 }
 
 // Operator is the index of the source in the graph, Chain that of its chain in the plan.
@@ -48,35 +49,35 @@ func (s *Source) RegionEpoch() uint64 { return s.regionEpoch }
 func (s *Source) Complete() bool { return s.complete }
 
 // Len is the number of splits found so far.
-func (s *Source) Len() int { return s.splits.len() }
+func (s *Source) Len() int { return s.splits.Len() }
 
 // Bytes is the size of all splits together, as it is bounded by MaxSourceBytes.
 func (s *Source) Bytes() int { return s.bytes }
 
 // Split is the split with index i.
-func (s *Source) Split(i int) *jobpb.Split { return s.splits.at(i) }
+func (s *Source) Split(i int) *jobpb.Split { return s.splits.At(i) }
 
 // Assigned is the number of splits that have an owner: the first ones.
-func (s *Source) Assigned() int { return s.owners.len() }
+func (s *Source) Assigned() int { return s.owners.Len() }
 
 // Of are the splits of a subtask, in the order of assignment.
 func (s *Source) Of(subtask int32) []int32 {
-	if subtask < 0 || int(subtask) >= s.of.len() {
+	if subtask < 0 || int(subtask) >= s.of.Len() {
 		return nil
 	}
-	return s.of.at(int(subtask))
+	return s.of.At(int(subtask))
 }
 
 // Readers is the parallelism of the source.
-func (s *Source) Readers() int { return s.of.len() }
+func (s *Source) Readers() int { return s.of.Len() }
 
 // Proto is the source in one message.
 func (s *Source) Proto() *jobpb.SourceState {
 	p := s.head()
-	for _, x := range s.splits.all() {
+	for _, x := range s.splits.All() {
 		p.Splits = append(p.Splits, x)
 	}
-	for _, a := range s.owners.all() {
+	for _, a := range s.owners.All() {
 		p.Assignments = append(p.Assignments, a)
 	}
 	return p
@@ -90,7 +91,7 @@ func newSource(job string, p *planned, operator int32) *Source {
 	chain := chainOf(p.Plan(), operator)
 	return &Source{
 		job: job, operator: operator, bounded: p.Plan().Graph.Operators[operator].Bounded, chain: chain,
-		region: p.Of(int(p.First(chain))), regionEpoch: 1, of: makeVec[[]int32](int(p.Plan().Chains[chain].Parallelism)),
+		region: p.Of(int(p.First(chain))), regionEpoch: 1, of: vector.Make[[]int32](int(p.Plan().Chains[chain].Parallelism)),
 	}
 }
 
@@ -101,11 +102,11 @@ func (s *Source) restarted(epoch uint64) *Source {
 	n := *s
 	n.regionEpoch = epoch
 	if !n.bounded {
-		n.owners = vec[*jobpb.SplitAssignment]{}
-		n.of = makeVec[[]int32](s.of.len())
+		n.owners = vector.Vec[*jobpb.SplitAssignment]{}
+		n.of = vector.Make[[]int32](s.of.Len())
 	}
 	if !n.complete {
-		n.splits, n.bytes = vec[*jobpb.Split]{}, 0
+		n.splits, n.bytes = vector.Vec[*jobpb.Split]{}, 0
 	}
 	return &n
 }
@@ -118,20 +119,20 @@ func (e *jobEdit) addSplits(c *commandpb.AddSplits) Result {
 	if r.Status != Applied {
 		return r
 	}
-	if s.complete || int(c.Offset) != s.splits.len() {
-		return e.stale("source %d has %d splits already, complete: %t", c.Operator, s.splits.len(), s.complete)
+	if s.complete || int(c.Offset) != s.splits.Len() {
+		return e.stale("source %d has %d splits already, complete: %t", c.Operator, s.splits.Len(), s.complete)
 	}
 	n := *s
-	edit := n.splits.edit()
+	edit := n.splits.Edit()
 	for _, x := range c.Splits {
-		edit.push(x)
+		edit.Push(x)
 		n.bytes += len(x.Data) + len(x.Id)
 		e.t.note(changeSplit, x)
 	}
-	n.splits, n.complete = edit.v, c.End
-	if n.splits.len() > MaxSplits || n.bytes > MaxSourceBytes {
+	n.splits, n.complete = edit.Vec(), c.End
+	if n.splits.Len() > MaxSplits || n.bytes > MaxSourceBytes {
 		return Result{Status: Refused, Code: CodeFull, Job: e.j.ID(), Message: fmt.Sprintf("source %d: %d splits with %d bytes; at most %d with %d MiB can be kept",
-			c.Operator, n.splits.len(), n.bytes, MaxSplits, MaxSourceBytes>>20)}
+			c.Operator, n.splits.Len(), n.bytes, MaxSplits, MaxSourceBytes>>20)}
 	}
 	e.setSource(&n)
 	return applied(e.j.ID())
@@ -149,22 +150,22 @@ func (e *jobEdit) assignSplits(c *commandpb.AssignSplits) Result {
 		return e.stale("source %d: not all splits are known", c.Operator)
 	}
 	n, dropped := *s, 0
-	owners, of := n.owners.edit(), n.of.edit()
+	owners, of := n.owners.Edit(), n.of.Edit()
 	for _, a := range c.Assignments {
 		t := e.j.Subtask(s.chain, a.Subtask)
-		if t == nil || t.Attempt != a.Attempt || !e.counts(t) || int(a.Split) != owners.v.len() || int(a.Split) >= s.splits.len() {
+		if t == nil || t.Attempt != a.Attempt || !e.counts(t) || int(a.Split) != owners.Len() || int(a.Split) >= s.splits.Len() {
 			dropped++
 			continue
 		}
-		owners.push(a)
-		mine := of.at(int(a.Subtask))
-		of.set(int(a.Subtask), append(mine[:len(mine):len(mine)], a.Split))
+		owners.Push(a)
+		mine := of.At(int(a.Subtask))
+		of.Set(int(a.Subtask), append(mine[:len(mine):len(mine)], a.Split))
 		e.t.note(changeAssignment, a)
 	}
 	if dropped == len(c.Assignments) {
 		return e.stale("none of the %d splits is free, or the attempts are over", dropped)
 	}
-	n.owners, n.of = owners.v, of.v
+	n.owners, n.of = owners.Vec(), of.Vec()
 	e.setSource(&n)
 	res := applied(e.j.ID())
 	res.Dropped = dropped
@@ -188,7 +189,7 @@ func (e *jobEdit) openSource(epoch uint64, operator int32) (*Source, Result) {
 
 // enumerates checks that the enumerator's region runs in the given epoch.
 func (e *jobEdit) enumerates(s *Source, epoch uint64) Result {
-	r := e.regions.at(int(s.region)).state
+	r := e.regions.At(int(s.region)).state
 	if r.Epoch != epoch || r.Status != jobpb.RegionStatus_REGION_SCHEDULED && r.Status != jobpb.RegionStatus_REGION_RUNNING {
 		return e.stale("region %d is %s in epoch %d", s.region, strings.TrimPrefix(r.Status.String(), "REGION_"), r.Epoch)
 	}
@@ -197,5 +198,5 @@ func (e *jobEdit) enumerates(s *Source, epoch uint64) Result {
 
 // counts reports whether the attempt of a subtask may act, and what it does is not void.
 func (e *jobEdit) counts(s *jobpb.Subtask) bool {
-	return active(s.State) && e.regions.at(int(s.Region)).state.Status != jobpb.RegionStatus_REGION_RESTARTING
+	return active(s.State) && e.regions.At(int(s.Region)).state.Status != jobpb.RegionStatus_REGION_RESTARTING
 }

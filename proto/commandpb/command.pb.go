@@ -1742,11 +1742,14 @@ func (x *HoldJob) GetRelease() bool {
 
 // ScheduleRegions grants slots and issues attempts for whole regions, all or nothing, checked again in Apply.
 type ScheduleRegions struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
-	Regions       []*taskpb.RegionEpoch  `protobuf:"bytes,3,rep,name=regions,proto3" json:"regions,omitempty"` // expected epochs
-	Assignments   []*Assignment          `protobuf:"bytes,4,rep,name=assignments,proto3" json:"assignments,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Job         string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch    uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Regions     []*taskpb.RegionEpoch  `protobuf:"bytes,3,rep,name=regions,proto3" json:"regions,omitempty"` // expected epochs
+	Assignments []*Assignment          `protobuf:"bytes,4,rep,name=assignments,proto3" json:"assignments,omitempty"`
+	// keep names workers whose process of the job goes on with new attempts, if some of its old ones may still act and all of the
+	// regions here start from a checkpoint: it rewinds in place. Others get a fresh process.
+	Keep          []string `protobuf:"bytes,5,rep,name=keep,proto3" json:"keep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1805,6 +1808,13 @@ func (x *ScheduleRegions) GetRegions() []*taskpb.RegionEpoch {
 func (x *ScheduleRegions) GetAssignments() []*Assignment {
 	if x != nil {
 		return x.Assignments
+	}
+	return nil
+}
+
+func (x *ScheduleRegions) GetKeep() []string {
+	if x != nil {
+		return x.Keep
 	}
 	return nil
 }
@@ -2339,10 +2349,13 @@ func (x *DeployCommitter) GetReplaces() uint64 {
 }
 
 type ConfirmCommits struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
-	Checkpoint    uint64                 `protobuf:"varint,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // everything up to it is visible
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Job        string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch   uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Checkpoint uint64                 `protobuf:"varint,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // everything up to it is visible
+	// removed: of a job that fails or is cancelled, the output of regions that take no checkpoints was removed. What belongs to a
+	// completed checkpoint is never removed.
+	Removed       bool `protobuf:"varint,4,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2396,6 +2409,13 @@ func (x *ConfirmCommits) GetCheckpoint() uint64 {
 		return x.Checkpoint
 	}
 	return 0
+}
+
+func (x *ConfirmCommits) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
 }
 
 // EndJob moves FINISHING, FAILING or CANCELLING to its terminal status once no attempt can act any more. With prepared
@@ -2555,6 +2575,8 @@ type CompleteCheckpoint struct {
 	StateBytes    int64                  `protobuf:"varint,11,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
 	AlignedUs     int64                  `protobuf:"varint,12,opt,name=aligned_us,json=alignedUs,proto3" json:"aligned_us,omitempty"`
 	FrozenUs      int64                  `protobuf:"varint,13,opt,name=frozen_us,json=frozenUs,proto3" json:"frozen_us,omitempty"`
+	Settled       []*SubtaskRef          `protobuf:"bytes,14,rep,name=settled,proto3" json:"settled,omitempty"` // that had read all their stored inputs to the end: a restart to it does not need those any more
+	Copies        int32                  `protobuf:"varint,15,opt,name=copies,proto3" json:"copies,omitempty"`  // that each object should have; the newest checkpoint that has them all is kept, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2676,6 +2698,20 @@ func (x *CompleteCheckpoint) GetAlignedUs() int64 {
 func (x *CompleteCheckpoint) GetFrozenUs() int64 {
 	if x != nil {
 		return x.FrozenUs
+	}
+	return 0
+}
+
+func (x *CompleteCheckpoint) GetSettled() []*SubtaskRef {
+	if x != nil {
+		return x.Settled
+	}
+	return nil
+}
+
+func (x *CompleteCheckpoint) GetCopies() int32 {
+	if x != nil {
+		return x.Copies
 	}
 	return 0
 }
@@ -3953,12 +3989,13 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
-	"\arelease\x18\x04 \x01(\bR\arelease\"\xb2\x01\n" +
+	"\arelease\x18\x04 \x01(\bR\arelease\"\xc6\x01\n" +
 	"\x0fScheduleRegions\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x122\n" +
 	"\aregions\x18\x03 \x03(\v2\x18.sluice.task.RegionEpochR\aregions\x12<\n" +
-	"\vassignments\x18\x04 \x03(\v2\x1a.sluice.command.AssignmentR\vassignments\"r\n" +
+	"\vassignments\x18\x04 \x03(\v2\x1a.sluice.command.AssignmentR\vassignments\x12\x12\n" +
+	"\x04keep\x18\x05 \x03(\tR\x04keep\"r\n" +
 	"\n" +
 	"Assignment\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
@@ -3998,13 +4035,14 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x16\n" +
 	"\x06worker\x18\x03 \x01(\tR\x06worker\x12 \n" +
 	"\vincarnation\x18\x04 \x01(\x04R\vincarnation\x12\x1a\n" +
-	"\breplaces\x18\x05 \x01(\x04R\breplaces\"_\n" +
+	"\breplaces\x18\x05 \x01(\x04R\breplaces\"y\n" +
 	"\x0eConfirmCommits\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x03 \x01(\x04R\n" +
-	"checkpoint\"K\n" +
+	"checkpoint\x12\x18\n" +
+	"\aremoved\x18\x04 \x01(\bR\aremoved\"K\n" +
 	"\x06EndJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x12\n" +
@@ -4015,7 +4053,7 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\x122\n" +
 	"\aregions\x18\x04 \x03(\v2\x18.sluice.task.RegionEpochR\aregions\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tR\trequestId\"\xe9\x03\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\"\xb7\x04\n" +
 	"\x12CompleteCheckpoint\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x1e\n" +
@@ -4034,7 +4072,9 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"stateBytes\x12\x1d\n" +
 	"\n" +
 	"aligned_us\x18\f \x01(\x03R\talignedUs\x12\x1b\n" +
-	"\tfrozen_us\x18\r \x01(\x03R\bfrozenUs\"R\n" +
+	"\tfrozen_us\x18\r \x01(\x03R\bfrozenUs\x124\n" +
+	"\asettled\x18\x0e \x03(\v2\x1a.sluice.command.SubtaskRefR\asettled\x12\x16\n" +
+	"\x06copies\x18\x0f \x01(\x05R\x06copies\"R\n" +
 	"\n" +
 	"SubtaskRef\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
@@ -4259,26 +4299,27 @@ var file_proto_commandpb_command_proto_depIdxs = []int32{
 	53, // 52: sluice.command.CompleteCheckpoint.segments:type_name -> sluice.job.StoredObject
 	31, // 53: sluice.command.CompleteCheckpoint.finished:type_name -> sluice.command.SubtaskRef
 	54, // 54: sluice.command.CompleteCheckpoint.committables:type_name -> sluice.job.Committable
-	48, // 55: sluice.command.AbortCheckpoint.cause:type_name -> sluice.job.Failure
-	53, // 56: sluice.command.PlaceObjects.placed:type_name -> sluice.job.StoredObject
-	53, // 57: sluice.command.PlaceObjects.lost:type_name -> sluice.job.StoredObject
-	52, // 58: sluice.command.RequestSavepoint.kind:type_name -> sluice.job.CheckpointKind
-	55, // 59: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
-	56, // 60: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
-	42, // 61: sluice.command.Record.header:type_name -> sluice.command.Header
-	3,  // 62: sluice.command.Record.node:type_name -> sluice.command.Node
-	7,  // 63: sluice.command.Record.worker:type_name -> sluice.command.Worker
-	43, // 64: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
-	57, // 65: sluice.command.Record.job:type_name -> sluice.job.Job
-	44, // 66: sluice.command.Record.request:type_name -> sluice.command.Request
-	58, // 67: sluice.command.Record.event:type_name -> sluice.job.Event
-	45, // 68: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
-	59, // 69: sluice.command.Record.source:type_name -> sluice.job.SourceState
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	31, // 55: sluice.command.CompleteCheckpoint.settled:type_name -> sluice.command.SubtaskRef
+	48, // 56: sluice.command.AbortCheckpoint.cause:type_name -> sluice.job.Failure
+	53, // 57: sluice.command.PlaceObjects.placed:type_name -> sluice.job.StoredObject
+	53, // 58: sluice.command.PlaceObjects.lost:type_name -> sluice.job.StoredObject
+	52, // 59: sluice.command.RequestSavepoint.kind:type_name -> sluice.job.CheckpointKind
+	55, // 60: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
+	56, // 61: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
+	42, // 62: sluice.command.Record.header:type_name -> sluice.command.Header
+	3,  // 63: sluice.command.Record.node:type_name -> sluice.command.Node
+	7,  // 64: sluice.command.Record.worker:type_name -> sluice.command.Worker
+	43, // 65: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
+	57, // 66: sluice.command.Record.job:type_name -> sluice.job.Job
+	44, // 67: sluice.command.Record.request:type_name -> sluice.command.Request
+	58, // 68: sluice.command.Record.event:type_name -> sluice.job.Event
+	45, // 69: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
+	59, // 70: sluice.command.Record.source:type_name -> sluice.job.SourceState
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_proto_commandpb_command_proto_init() }

@@ -93,6 +93,9 @@ func (c *Command) validateJob() error {
 	case *Command_CancelJob, *Command_ConfirmCommits:
 		return nil
 	}
+	if known, err := c.validateCheckpoint(); known {
+		return err
+	}
 	return errors.New("command: none")
 }
 
@@ -153,7 +156,12 @@ func (s *ScheduleRegions) validate() error {
 			return err
 		}
 	}
-	return nil
+	for _, w := range s.Keep {
+		if err := checkID("schedule_regions.keep", w, required); err != nil {
+			return err
+		}
+	}
+	return checkMost("schedule_regions.keep", len(s.Keep))
 }
 
 func (u *UpdateSubtasks) validate() error {
@@ -181,6 +189,9 @@ func (u *UpdateSubtasks) validate() error {
 func (a *AddSplits) validate() error {
 	if err := checkMost("add_splits.splits", len(a.GetSplits())); err != nil {
 		return err
+	}
+	if n := len(a.GetEnumerator()); n > jobpb.MaxEnumerator {
+		return fmt.Errorf("add_splits.enumerator: %d bytes, at most %d", n, jobpb.MaxEnumerator)
 	}
 	for i, s := range a.GetSplits() {
 		if err := s.Validate(); err != nil {

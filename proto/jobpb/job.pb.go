@@ -2854,6 +2854,7 @@ type Subtask struct {
 	Partitions    []*Partition           `protobuf:"bytes,12,rep,name=partitions,proto3" json:"partitions,omitempty"` // of a FINISHED attempt: its stored results, one per BLOCKING edge that leaves its chain
 	Produced      bool                   `protobuf:"varint,13,opt,name=produced,proto3" json:"produced,omitempty"`    // has handed over records: what schedule=lazy waits for
 	Loaded        bool                   `protobuf:"varint,14,opt,name=loaded,proto3" json:"loaded,omitempty"`        // the inputs in front of its gates have ended
+	Settled       bool                   `protobuf:"varint,15,opt,name=settled,proto3" json:"settled,omitempty"`      // the newest completed checkpoint contains that it has read all its stored inputs to the end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2982,6 +2983,13 @@ func (x *Subtask) GetProduced() bool {
 func (x *Subtask) GetLoaded() bool {
 	if x != nil {
 		return x.Loaded
+	}
+	return false
+}
+
+func (x *Subtask) GetSettled() bool {
+	if x != nil {
+		return x.Settled
 	}
 	return false
 }
@@ -4227,7 +4235,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x06status\x18\x03 \x01(\x0e2\x18.sluice.job.RegionStatusR\x06status\x12\x1c\n" +
 	"\treordered\x18\x04 \x01(\bR\treordered\x12\"\n" +
 	"\rrestart_at_us\x18\x05 \x01(\x03R\vrestartAtUs\x12\x18\n" +
-	"\arestore\x18\x06 \x01(\x04R\arestore\"\xc2\x03\n" +
+	"\arestore\x18\x06 \x01(\x04R\arestore\"\xdc\x03\n" +
 	"\aSubtask\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x18\n" +
@@ -4246,7 +4254,8 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"partitions\x18\f \x03(\v2\x15.sluice.job.PartitionR\n" +
 	"partitions\x12\x1a\n" +
 	"\bproduced\x18\r \x01(\bR\bproduced\x12\x16\n" +
-	"\x06loaded\x18\x0e \x01(\bR\x06loaded\"\xd6\x01\n" +
+	"\x06loaded\x18\x0e \x01(\bR\x06loaded\x12\x18\n" +
+	"\asettled\x18\x0f \x01(\bR\asettled\"\xd6\x01\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\x05R\x04edge\x120\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1a.sluice.job.PartitionStateR\x05state\x12\x14\n" +

@@ -1,4 +1,4 @@
-package state
+package vector
 
 import (
 	"slices"
@@ -9,32 +9,32 @@ import (
 
 func TestVectorEditsLeaveOldVersionsAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := makeVec[int](rapid.IntRange(0, 200).Draw(t, "size"))
-		model := make([]int, v.len())
+		v := Make[int](rapid.IntRange(0, 200).Draw(t, "size"))
+		model := make([]int, v.Len())
 		for round := range rapid.IntRange(1, 6).Draw(t, "rounds") {
 			before, old := v, slices.Clone(model)
-			e := v.edit()
+			e := v.Edit()
 			for i := range rapid.IntRange(0, 100).Draw(t, "changes") {
 				x := 1000*round + i
-				if n := e.v.len(); n > 0 && rapid.Bool().Draw(t, "set") {
+				if n := e.Len(); n > 0 && rapid.Bool().Draw(t, "set") {
 					pos := rapid.IntRange(0, n-1).Draw(t, "position")
-					e.set(pos, x)
+					e.Set(pos, x)
 					model[pos] = x
 				} else {
-					e.push(x)
+					e.Push(x)
 					model = append(model, x)
 				}
 			}
-			v = e.v
+			v = e.Vec()
 			for name, c := range map[string]struct {
-				v     vec[int]
+				v     Vec[int]
 				model []int
 			}{"new": {v, model}, "old": {before, old}} {
 				var got []int
-				for _, x := range c.v.all() {
+				for _, x := range c.v.All() {
 					got = append(got, x)
 				}
-				if !slices.Equal(got, c.model) || c.v.len() != len(c.model) {
+				if !slices.Equal(got, c.model) || c.v.Len() != len(c.model) {
 					t.Fatalf("%s version is %v, want %v", name, got, c.model)
 				}
 			}

@@ -1,4 +1,4 @@
-package state
+package vector
 
 import (
 	"slices"
@@ -11,22 +11,22 @@ import (
 func TestChangesAreThoseElementsThatDiffer(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n := rapid.IntRange(1, 200).Draw(r, "length")
-		was := makeVec[int](n)
-		e := was.edit()
+		was := Make[int](n)
+		e := was.Edit()
 		var want []int
 		for range rapid.IntRange(0, 5).Draw(r, "edits") {
 			i := rapid.IntRange(0, n-1).Draw(r, "index")
-			e.set(i, rapid.IntRange(0, 1).Draw(r, "value"))
+			e.Set(i, rapid.IntRange(0, 1).Draw(r, "value"))
 		}
 		for i := range n {
-			if was.at(i) != e.v.at(i) {
+			if was.At(i) != e.Vec().At(i) {
 				want = append(want, i)
 			}
 		}
-		if got := slices.Collect(changes(e.v, was)); !slices.Equal(got, want) {
+		if got := slices.Collect(Changes(e.Vec(), was)); !slices.Equal(got, want) {
 			r.Fatalf("changes %v, want %v", got, want)
 		}
-		if got := slices.Collect(changes(e.v, vec[int]{})); len(got) != n {
+		if got := slices.Collect(Changes(e.Vec(), Vec[int]{})); len(got) != n {
 			r.Fatalf("%d changes since nothing, want %d", len(got), n)
 		}
 	})

@@ -1,0 +1,96 @@
+package commandpb
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+// validateCheckpoint checks the commands about checkpoints; known is false for others.
+func (c *Command) validateCheckpoint() (known bool, err error) {
+	switch b := c.Command.(type) {
+	case *Command_StartCheckpoint:
+		return true, b.StartCheckpoint.validate()
+	case *Command_CompleteCheckpoint:
+		return true, b.CompleteCheckpoint.validate()
+	case *Command_AbortCheckpoint:
+		return true, checkFailure("abort_checkpoint.cause", b.AbortCheckpoint.GetCause())
+	case *Command_PlaceObjects:
+		p := b.PlaceObjects
+		return true, errors.Join(checkCount("place_objects", len(p.GetPlaced())+len(p.GetLost())),
+			checkObjects("place_objects.placed", p.GetPlaced()), checkObjects("place_objects.lost", p.GetLost()))
+	case *Command_DeleteObjects:
+		return true, checkNames("delete_objects.names", b.DeleteObjects.GetNames())
+	case *Command_ForgetObjects:
+		return true, checkNames("forget_objects.names", b.ForgetObjects.GetNames())
+	case *Command_RequestSavepoint:
+		return true, errors.Join(checkKind("request_savepoint.kind", b.RequestSavepoint.GetKind()), checkID("request_id", c.RequestId, required))
+	}
+	return false, nil
+}
+
+func (s *StartCheckpoint) validate() error {
+	return errors.Join(checkKind("start_checkpoint.kind", s.GetKind()), checkRegions("start_checkpoint.regions", s.GetRegions()),
+		checkID("start_checkpoint.request_id", s.GetRequestId(), optional))
+}
+
+func (x *CompleteCheckpoint) validate() error {
+	if err := errors.Join(checkObjects("complete_checkpoint.segments", x.GetSegments()), checkNames("complete_checkpoint.objects", x.GetObjects()),
+		checkObjects("complete_checkpoint.manifest", []*jobpb.StoredObject{x.GetManifest()}), checkSubtasks("complete_checkpoint.finished", x.GetFinished()),
+		checkSubtasks("complete_checkpoint.settled", x.GetSettled())); err != nil {
+		return err
+	}
+	if len(x.Manifest.Object.Digest) == 0 {
+		return errors.New("complete_checkpoint.manifest: no digest")
+	}
+	if x.Retain < 1 || x.Copies < 0 || x.Bytes < 0 || x.StateBytes < 0 || x.AlignedUs < 0 || x.FrozenUs < 0 {
+		return errors.New("complete_checkpoint: a figure is negative, or retain is not above zero")
+	}
+	if err := checkMost("complete_checkpoint.committables", len(x.Committables)); err != nil {
+		return err
+	}
+	for i, c := range x.Committables {
+		if err := c.Validate(); err != nil {
+			return fmt.Errorf("complete_checkpoint.committables[%d]: %w", i, err)
+		}
+		if c.Checkpoint == 0 || c.Checkpoint > x.Checkpoint {
+			return fmt.Errorf("complete_checkpoint.committables[%d]: of checkpoint %d, not of 1…%d", i, c.Checkpoint, x.Checkpoint)
+		}
+	}
+	return nil
+}
+
+func checkKind(path string, k jobpb.CheckpointKind) error {
+	if _, known := jobpb.CheckpointKind_name[int32(k)]; !known || k == jobpb.CheckpointKind_CHECKPOINT_UNSPECIFIED {
+		return fmt.Errorf("%s: %d is none", path, k)
+	}
+	return nil
+}
+
+func checkObjects(path string, objects []*jobpb.StoredObject) error {
+	for i, o := range objects {
+		if err := o.Validate(); err != nil {
+			return fmt.Errorf("%s[%d]: %w", path, i, err)
+		}
+	}
+	return checkMost(path, len(objects))
+}
+
+func checkNames(path string, names []string) error {
+	for i, n := range names {
+		if err := jobpb.CheckObjectName(n); err != nil {
+			return fmt.Errorf("%s[%d]: %w", path, i, err)
+		}
+	}
+	return checkCount(path, len(names))
+}
+
+func checkSubtasks(path string, refs []*SubtaskRef) error {
+	for i, r := range refs {
+		if r == nil || r.Attempt == 0 {
+			return fmt.Errorf("%s[%d]: missing, or without an attempt", path, i)
+		}
+	}
+	return checkMost(path, len(refs))
+}
