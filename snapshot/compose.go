@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,227 +13,323 @@ import (
 	"github.com/sluiceio/sluice/proto/snapshotpb"
 )
 
-// ComposeInput is what a manifest is made of.
+// ComposeInput is what a manifest is made of, beside the one that it stands on.
 type ComposeInput struct {
 	Job        string
 	JobEpoch   uint64
 	Checkpoint uint64
 	Kind       jobpb.CheckpointKind
-	TimeUs     int64
+	TimeUs     int64 // when the checkpoint was started
 	Plan       *jobpb.Plan
-	// Acks of all subtasks that take part.
-	Acks []*snapshotpb.Ack
-	// Bounded tells of a subtask that has not acknowledged whether its region takes no part in checkpoints.
-	Bounded func(chain, index int32) bool
-	// Output is what was prepared for earlier checkpoints and is not confirmed yet.
-	Output []*jobpb.Committable
-	// Sources are the facts of the sources.
+	// Regions take part: each of their subtasks has acknowledged, or is finished in the base.
+	Regions []int32
+	// Acks of this checkpoint; stale attempts were refused before. One for each subtask.
+	Acks []Acknowledged
+	// Confirmed: every output up to this checkpoint is visible, so its committables are dropped.
+	Confirmed uint64
+	// Deleting are names in a planned deletion.
+	Deleting []string
+	// Sources are the facts of the sources of participating regions.
 	Sources []*jobpb.SourceState
-	// Deleting reports objects that a committed plan deletes; nil: none.
-	Deleting func(name string) bool
 }
 
-// RefusedError is an acknowledgement that does not fit the checkpoint.
-type RefusedError struct {
+// Acknowledged is what one attempt says, and where it ran.
+type Acknowledged struct {
+	Process uint64 // of the attempt
+	Ack     *snapshotpb.Ack
+}
+
+// Refused says that an acknowledgement cannot become part of the checkpoint.
+type Refused struct {
 	Chain, Index int32
-	What         string
+	Cause        error
 }
 
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the acknowledgement of subtask %d of chain %d is refused: %s", e.Index, e.Chain, e.What)
+func (e *Refused) Error() string {
+	return fmt.Sprintf("acknowledgement of chain %d, subtask %d is refused: %v", e.Chain, e.Index, e.Cause)
 }
 
-// Compose is manifest(id) = manifest(base) + acknowledgements. base is nil before the first checkpoint. An acknowledgement whose base is another
-// one, or that names a part which neither the base has nor its process has written, is a *RefusedError: with it the
-// checkpoint fails, since what it stands for is not known to be durable.
+func (e *Refused) Unwrap() error { return e.Cause }
+
+// Compose makes the manifest of a checkpoint: that of its base with what was acknowledged since. It is pure, and changes none of
+// its arguments; the answer shares parts of them. base is nil if there is none.
+//
+// An acknowledgement may be based on an older checkpoint than base, if the attempt has not heard of base: it has all changes
+// since then, and what the base has of them already is named once. One that is based on a newer checkpoint, or has forgotten what base
+// has of it, is Refused.
 func Compose(base *snapshotpb.Manifest, in ComposeInput) (*snapshotpb.Manifest, error) {
-	c := composition{in: in, acks: map[[2]int32]*snapshotpb.Ack{}, old: map[[2]int32]*snapshotpb.SubtaskState{}, objects: map[string]*jobpb.Object{}}
-	for _, s := range base.GetSubtasks() {
-		c.old[[2]int32{s.Chain, s.Index}] = s
+	l, err := newLayout(in.Plan)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkBase(base, l, in); err != nil {
+		return nil, err
+	}
+	c := &composer{in: in, l: l, base: base, objects: map[string]*jobpb.Object{}, deleting: map[string]bool{}, based: map[string]*jobpb.Object{}, written: map[uint64]map[string]*jobpb.Object{}}
+	for _, n := range in.Deleting {
+		c.deleting[n] = true
 	}
 	for _, o := range base.GetObjects() {
-		c.objects[o.Name] = o
+		c.based[o.Name] = o
 	}
-	for _, a := range in.Acks {
-		if a.Base != base.GetCheckpoint() {
-			return nil, &RefusedError{a.Chain, a.Index, fmt.Sprintf("it holds what changed since %d, the base is %d", a.Base, base.GetCheckpoint())}
-		}
-		c.acks[[2]int32{a.Chain, a.Index}] = a
-		for _, s := range a.Segments {
-			c.objects[s.Object.GetName()] = s.Object
-		}
+	acks, err := c.learn()
+	if err != nil {
+		return nil, err
 	}
 	m := &snapshotpb.Manifest{
-		Version: ManifestVersion, Job: in.Job, JobEpoch: in.JobEpoch, Checkpoint: in.Checkpoint, Kind: in.Kind, Plan: in.Plan, TimeUs: in.TimeUs, Sources: in.Sources,
+		Version: ManifestVersion, Job: in.Job, JobEpoch: in.JobEpoch, Checkpoint: in.Checkpoint, Kind: in.Kind, Plan: in.Plan,
+		TimeUs: in.TimeUs, Sources: in.Sources,
 	}
-	for _, ch := range in.Plan.Chains {
-		for i := range ch.Parallelism {
-			s, err := c.subtask(ch, i)
-			if err != nil {
-				return nil, err
-			}
-			m.Subtasks = append(m.Subtasks, s)
+	for i, at := range l.subtasks {
+		var before *snapshotpb.SubtaskState
+		if base != nil {
+			before = base.Subtasks[i]
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(namesOf(m.Subtasks))) {
-		if in.Deleting != nil && in.Deleting(name) {
-			return nil, &RefusedError{-1, -1, "it names " + name + ", which is being deleted"}
-		}
-		m.Objects = append(m.Objects, c.objects[name])
-	}
-	return m, ValidateManifest(m)
-}
-
-type composition struct {
-	in      ComposeInput
-	acks    map[[2]int32]*snapshotpb.Ack
-	old     map[[2]int32]*snapshotpb.SubtaskState
-	objects map[string]*jobpb.Object
-}
-
-// subtask is the entry of one subtask.
-func (c *composition) subtask(ch *jobpb.Chain, i int32) (*snapshotpb.SubtaskState, error) {
-	at := [2]int32{ch.Index, i}
-	a, old := c.acks[at], c.old[at]
-	if a == nil {
-		switch {
-		case c.in.Bounded != nil && c.in.Bounded(ch.Index, i):
-			return &snapshotpb.SubtaskState{Chain: ch.Index, Index: i, Status: snapshotpb.SubtaskStatus_BOUNDED}, nil
-		case old.GetStatus() == snapshotpb.SubtaskStatus_FINISHED:
-			return c.withOutput(ch, proto.CloneOf(old)), nil
-		}
-		return &snapshotpb.SubtaskState{Chain: ch.Index, Index: i, Status: snapshotpb.SubtaskStatus_NOT_STARTED}, nil
-	}
-	s := proto.CloneOf(a.State)
-	s.Chain, s.Index = ch.Index, i
-	before := map[string]*snapshotpb.OperatorState{}
-	for _, o := range old.GetOperators() {
-		before[o.Operator] = o
-	}
-	for _, o := range s.Operators {
-		if err := c.check(a, o); err != nil {
+		s, err := c.subtask(at, before, acks[at])
+		if err != nil {
 			return nil, err
 		}
-		o.Parts = chain(before[o.Operator], o)
-		o.Replaced = nil
-		delete(before, o.Operator)
+		m.Subtasks = append(m.Subtasks, s)
 	}
-	for _, id := range operatorsOf(c.in.Plan, ch) { // that have not changed
-		if o := before[id]; o != nil && len(o.Parts) > 0 {
-			s.Operators = append(s.Operators, &snapshotpb.OperatorState{Operator: id, Parts: o.Parts})
-		}
+	for _, name := range slices.Sorted(maps.Keys(c.objects)) {
+		m.Objects = append(m.Objects, c.objects[name])
 	}
-	order := operatorsOf(c.in.Plan, ch)
-	s = c.withOutput(ch, s)
-	slices.SortStableFunc(s.Operators, func(x, y *snapshotpb.OperatorState) int {
-		return slices.Index(order, x.Operator) - slices.Index(order, y.Operator)
-	})
-	return s, nil
+	return m, Validate(m)
 }
 
-// check that what an acknowledgement names is there.
-func (c *composition) check(a *snapshotpb.Ack, o *snapshotpb.OperatorState) error {
-	for _, p := range o.Parts {
-		if c.objects[p.Segment] == nil {
-			return &RefusedError{a.Chain, a.Index, "it names " + p.Segment + ", which nobody has written for it"}
+func checkBase(base *snapshotpb.Manifest, l *layout, in ComposeInput) error {
+	if base == nil {
+		return nil
+	}
+	if err := Validate(base); err != nil {
+		return err
+	}
+	switch {
+	case base.Job != in.Job:
+		return unfit("the base is of job %s, not of %s", base.Job, in.Job)
+	case base.Checkpoint >= in.Checkpoint:
+		return unfit("checkpoint %d cannot stand on %d", in.Checkpoint, base.Checkpoint)
+	case len(base.Subtasks) != len(l.subtasks):
+		return unfit("the base has %d subtasks, the plan has %d", len(base.Subtasks), len(l.subtasks))
+	}
+	for i, c := range base.Plan.Chains {
+		if c.Parallelism != l.plan.Chains[i].Parallelism {
+			return unfit("the base has %d subtasks of chain %d, the plan has %d", c.Parallelism, i, l.plan.Chains[i].Parallelism)
 		}
 	}
 	return nil
 }
 
-// chain is the parts of an operator: those of the base, of tables that were not replaced, and then the new ones.
-func chain(before, o *snapshotpb.OperatorState) []*snapshotpb.Part {
-	var out []*snapshotpb.Part
-	for _, p := range before.GetParts() {
-		if !slices.Contains(o.Replaced, p.Table) {
-			out = append(out, p)
-		}
-	}
-	return append(out, o.Parts...)
+type composer struct {
+	in       ComposeInput
+	l        *layout
+	base     *snapshotpb.Manifest
+	based    map[string]*jobpb.Object            // of the base
+	written  map[uint64]map[string]*jobpb.Object // by processes for acknowledgements
+	objects  map[string]*jobpb.Object            // that parts of the new manifest name
+	deleting map[string]bool
 }
 
-// withOutput adds to the sinks of a subtask what they had prepared before and nobody has confirmed yet.
-func (c *composition) withOutput(ch *jobpb.Chain, s *snapshotpb.SubtaskState) *snapshotpb.SubtaskState {
-	states := map[string]*snapshotpb.OperatorState{}
+// learn puts the acknowledgements at their places and collects the segments that they name.
+func (c *composer) learn() (map[place]Acknowledged, error) {
+	acks := map[place]Acknowledged{}
+	for _, a := range c.in.Acks {
+		at := place{a.Ack.GetChain(), a.Ack.GetIndex()}
+		if _, twice := acks[at]; twice {
+			return nil, refuse(a.Ack, "there are two")
+		}
+		if _, known := c.l.region[at]; !known {
+			return nil, refuse(a.Ack, "there is no such subtask")
+		}
+		acks[at] = a
+		if c.written[a.Process] == nil {
+			c.written[a.Process] = map[string]*jobpb.Object{}
+		}
+		for _, s := range a.Ack.Segments {
+			if err := c.segment(a, s.GetObject()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return acks, nil
+}
+
+func (c *composer) segment(a Acknowledged, o *jobpb.Object) error {
+	if err := CheckObject(o); err != nil {
+		return refuse(a.Ack, "%w", err)
+	}
+	p, err := Name(o.Name).Parse()
+	if err != nil || p.Kind != KindSegment || p.Job != c.in.Job || p.JobEpoch != c.in.JobEpoch || p.Process != a.Process {
+		return refuse(a.Ack, "object %s is none that process %d of job %s, epoch %d, writes", o.Name, a.Process, c.in.Job, c.in.JobEpoch)
+	}
+	if p.Checkpoint > c.in.Checkpoint {
+		return refuse(a.Ack, "object %s belongs to a later checkpoint", o.Name)
+	}
+	for _, known := range []*jobpb.Object{c.written[a.Process][o.Name], c.based[o.Name]} {
+		if known != nil && (known.Size != o.Size || !bytes.Equal(known.Digest, o.Digest)) {
+			return refuse(a.Ack, "object %s has two contents", o.Name)
+		}
+	}
+	c.written[a.Process][o.Name] = o
+	return nil
+}
+
+func refuse(a *snapshotpb.Ack, format string, args ...any) error {
+	return &Refused{Chain: a.GetChain(), Index: a.GetIndex(), Cause: fmt.Errorf(format, args...)}
+}
+
+// subtask makes the entry of one.
+func (c *composer) subtask(at place, before *snapshotpb.SubtaskState, a Acknowledged) (*snapshotpb.SubtaskState, error) {
+	region, planned := c.l.region[at]
+	if !planned || !c.l.checkpointed[region] {
+		if a.Ack != nil {
+			return nil, refuse(a.Ack, "its region takes no part in checkpoints")
+		}
+		return &snapshotpb.SubtaskState{Chain: at.chain, Index: at.index, Status: snapshotpb.SubtaskStatus_BOUNDED}, nil
+	}
+	finished := before.GetStatus() == snapshotpb.SubtaskStatus_FINISHED
+	switch {
+	case a.Ack != nil && finished && a.Ack.GetState().GetStatus() == snapshotpb.SubtaskStatus_RUNNING:
+		return nil, refuse(a.Ack, "checkpoint %d says that it is finished", c.base.Checkpoint)
+	case a.Ack != nil && !finished:
+		return c.merge(before, a)
+	case !finished && slices.Contains(c.in.Regions, region):
+		return nil, unfit("chain %d, subtask %d has not acknowledged checkpoint %d", at.chain, at.index, c.in.Checkpoint)
+	case before == nil || before.Status == snapshotpb.SubtaskStatus_BOUNDED:
+		return &snapshotpb.SubtaskState{Chain: at.chain, Index: at.index, Status: snapshotpb.SubtaskStatus_NOT_STARTED}, nil
+	}
+	return c.carry(before)
+}
+
+// carry takes an entry of the base over, but for output that is visible meanwhile.
+func (c *composer) carry(before *snapshotpb.SubtaskState) (*snapshotpb.SubtaskState, error) {
+	s := proto.CloneOf(before)
 	for _, o := range s.Operators {
-		states[o.Operator] = o
-	}
-	mine := operatorsOf(c.in.Plan, ch)
-	earlier := map[string][]*jobpb.Committable{}
-	for _, k := range c.in.Output {
-		if k.Subtask == s.Index && slices.Contains(mine, k.Sink) {
-			earlier[k.Sink] = append(earlier[k.Sink], k)
-		}
-	}
-	if _, acked := c.acks[[2]int32{s.Chain, s.Index}]; !acked {
-		for _, o := range s.Operators {
-			o.Committables = nil // of a finished subtask: what counts of it is what is not confirmed
-		}
-	}
-	for _, sink := range slices.Sorted(maps.Keys(earlier)) {
-		o := states[sink]
-		if o == nil {
-			o = &snapshotpb.OperatorState{Operator: sink}
-			s.Operators = append(s.Operators, o)
-		}
-		have := map[[2]uint64]bool{}
-		for _, k := range o.Committables {
-			have[[2]uint64{k.Checkpoint, uint64(k.N)}] = true
-		}
-		var all []*jobpb.Committable
-		for _, k := range earlier[sink] {
-			if !have[[2]uint64{k.Checkpoint, uint64(k.N)}] {
-				all = append(all, k)
-			}
-		}
-		o.Committables = append(all, o.Committables...)
-	}
-	return s
-}
-
-func operatorsOf(p *jobpb.Plan, ch *jobpb.Chain) []string {
-	out := make([]string, len(ch.Operators))
-	for i, op := range ch.Operators {
-		out[i] = p.Graph.Operators[op].Id
-	}
-	return out
-}
-
-// namesOf are the segments that parts name.
-func namesOf(subtasks []*snapshotpb.SubtaskState) map[string]bool {
-	named := map[string]bool{}
-	for _, s := range subtasks {
-		for _, o := range s.Operators {
-			for _, p := range o.Parts {
-				named[p.Segment] = true
+		o.Committables = c.unconfirmed(o.Committables)
+		for _, p := range o.Parts {
+			if err := c.use(p, 0); err != nil {
+				return nil, unfit("chain %d, subtask %d: %w", s.Chain, s.Index, err)
 			}
 		}
 	}
-	return named
+	return s, nil
 }
 
-// Find is the entry of a subtask, nil if there is none.
-func Find(m *snapshotpb.Manifest, chain, index int32) *snapshotpb.SubtaskState {
-	i, ok := slices.BinarySearchFunc(m.GetSubtasks(), [2]int32{chain, index}, func(s *snapshotpb.SubtaskState, at [2]int32) int {
-		if s.Chain != at[0] {
-			return int(s.Chain) - int(at[0])
-		}
-		return int(s.Index) - int(at[1])
-	})
-	if !ok {
-		return nil
+// merge puts an acknowledgement on top of what the base has of the subtask.
+func (c *composer) merge(before *snapshotpb.SubtaskState, a Acknowledged) (*snapshotpb.SubtaskState, error) {
+	ack := a.Ack
+	if err := checkAck(ack, c.l, func(*snapshotpb.Part) error { return nil }); err != nil {
+		return nil, refuse(ack, "%w", err)
 	}
-	return m.Subtasks[i]
+	has := before.GetStatus() == snapshotpb.SubtaskStatus_RUNNING
+	switch {
+	case ack.Checkpoint != c.in.Checkpoint:
+		return nil, refuse(ack, "it is of checkpoint %d, not of %d", ack.Checkpoint, c.in.Checkpoint)
+	case ack.Base > c.base.GetCheckpoint():
+		return nil, refuse(ack, "it is based on checkpoint %d, the manifest on %d", ack.Base, c.base.GetCheckpoint())
+	case ack.Base == 0 && has:
+		return nil, refuse(ack, "it begins from nothing, and checkpoint %d has state of it", c.base.Checkpoint)
+	case ack.Base > 0 && !has:
+		return nil, refuse(ack, "it is based on checkpoint %d, and the manifest has no state of it", ack.Base)
+	}
+	s := proto.CloneOf(ack.State)
+	old := map[string]*snapshotpb.OperatorState{}
+	for _, o := range before.GetOperators() {
+		old[o.Operator] = o
+	}
+	for _, o := range s.Operators {
+		if err := c.operator(old[o.Operator], o, a); err != nil {
+			return nil, err
+		}
+		delete(old, o.Operator)
+	}
+	for _, o := range before.GetOperators() {
+		if old[o.Operator] == nil {
+			continue
+		}
+		if o.Source != nil || len(o.Writer) > 0 {
+			return nil, refuse(ack, "it has nothing of operator %s, which is a source or has a writer", o.Operator)
+		}
+		kept := &snapshotpb.OperatorState{Operator: o.Operator, Committables: o.Committables}
+		if err := c.operator(o, kept, a); err != nil {
+			return nil, err
+		}
+		s.Operators = append(s.Operators, kept)
+	}
+	c.inChainOrder(s)
+	return s, nil
 }
 
-// StateBytes is the size of all parts.
-func StateBytes(m *snapshotpb.Manifest) (n int64) {
-	for _, s := range m.GetSubtasks() {
-		for _, o := range s.Operators {
-			for _, p := range o.Parts {
-				n += p.Size
-			}
+// inChainOrder restores the order of operators after some were kept from the base.
+func (c *composer) inChainOrder(s *snapshotpb.SubtaskState) {
+	at := map[string]int{}
+	for i, op := range c.l.plan.Chains[s.Chain].Operators {
+		at[c.l.plan.Graph.Operators[op].GetId()] = i
+	}
+	slices.SortStableFunc(s.Operators, func(a, b *snapshotpb.OperatorState) int { return cmp.Compare(at[a.Operator], at[b.Operator]) })
+}
+
+type chunkPlace struct {
+	segment string
+	offset  int64
+}
+
+// operator makes the whole chains of now, which comes from an acknowledgement, from those of before, which may be nil.
+func (c *composer) operator(before, now *snapshotpb.OperatorState, a Acknowledged) error {
+	again := map[chunkPlace]bool{}
+	for _, p := range now.Parts {
+		k := chunkPlace{p.Segment, p.Offset}
+		if again[k] {
+			return refuse(a.Ack, "operator %s names the part at %d of %s twice", now.Operator, p.Offset, p.Segment)
+		}
+		again[k] = true
+	}
+	var parts []*snapshotpb.Part
+	for _, p := range before.GetParts() {
+		if !slices.Contains(now.Replaced, p.Table) && !again[chunkPlace{p.Segment, p.Offset}] {
+			parts = append(parts, p)
 		}
 	}
-	return n
+	parts = append(parts, now.Parts...)
+	for _, p := range parts {
+		if err := c.use(p, a.Process); err != nil {
+			return refuse(a.Ack, "operator %s: %w", now.Operator, err)
+		}
+	}
+	for _, k := range now.Committables {
+		if k.Checkpoint > c.in.Checkpoint {
+			return refuse(a.Ack, "operator %s: output of checkpoint %d", now.Operator, k.Checkpoint)
+		}
+	}
+	now.Parts, now.Replaced = parts, nil
+	now.Committables = c.unconfirmed(slices.Concat(before.GetCommittables(), now.Committables))
+	return nil
+}
+
+// use notes the object of a part, which is one of the base or one that the process has written.
+func (c *composer) use(p *snapshotpb.Part, process uint64) error {
+	o := c.written[process][p.Segment]
+	if o == nil {
+		o = c.based[p.Segment]
+	}
+	switch {
+	case o == nil:
+		return fmt.Errorf("part of table %q names object %.300q, which is neither of the base nor written for this", p.Table, p.Segment)
+	case c.deleting[o.Name]:
+		return fmt.Errorf("part of table %q names object %s, which is being deleted", p.Table, o.Name)
+	}
+	c.objects[o.Name] = o
+	return checkPart(p, o, c.l.groups)
+}
+
+// unconfirmed drops what is visible and what is named twice, and puts the rest in the order of commitment.
+func (c *composer) unconfirmed(list []*jobpb.Committable) []*jobpb.Committable {
+	list = slices.Clone(list)
+	list = slices.DeleteFunc(list, func(k *jobpb.Committable) bool { return k.Checkpoint <= c.in.Confirmed })
+	slices.SortStableFunc(list, compareCommittables)
+	return slices.CompactFunc(list, func(a, b *jobpb.Committable) bool { return compareCommittables(a, b) == 0 })
+}
+
+func compareCommittables(a, b *jobpb.Committable) int {
+	return cmp.Or(cmp.Compare(a.Checkpoint, b.Checkpoint), cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Subtask, b.Subtask), cmp.Compare(a.N, b.N))
 }

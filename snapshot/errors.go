@@ -5,47 +5,74 @@ import (
 	"fmt"
 )
 
-// Codes of what can be wrong with a snapshot.
+// Codes of errors that a user can do something about.
 const (
-	CodeStore   = "E151" // a store cannot write
+	CodeWrite   = "E151" // a store cannot write
 	CodeDamaged = "E152" // an object is damaged
-	CodeForeign = "E154" // of another job, of a newer format, or incomplete
+	CodeRead    = "E153" // the newest completed checkpoint cannot be read
+	CodeFormat  = "E154" // a snapshot is of another job, of a newer format, or incomplete
 )
 
-// ErrNotFound is the error of an object that a store does not have.
-var ErrNotFound = errors.New("no such object")
+// Errors of stores and snapshots, for errors.Is.
+var (
+	// ErrNotFound is the error of an object that a store does not have.
+	ErrNotFound = errors.New("no such object")
+	// ErrExists is the error of a name that stands for other content already.
+	ErrExists = errors.New("the object exists with other content")
+	// ErrDamaged matches every *DamagedError.
+	ErrDamaged = errors.New("object is damaged")
+)
 
-// StoreError is a store that cannot write: the checkpoint fails, the job goes on.
-type StoreError struct {
-	Place string // path or address
-	Bytes int64  // asked for; 0: unknown
-	Err   error
+// WriteError says that a store did not take an object.
+type WriteError struct {
+	Where string // path or address
+	Bytes int64  // asked for; 0: none
+	Cause error
 }
 
-func (e *StoreError) Error() string {
+func (e *WriteError) Error() string {
 	if e.Bytes == 0 {
-		return fmt.Sprintf("snapshot store %s cannot write: %v", e.Place, e.Err)
+		return fmt.Sprintf("%s: %s: %v", CodeWrite, e.Where, e.Cause)
 	}
-	return fmt.Sprintf("snapshot store %s cannot write %d bytes: %v", e.Place, e.Bytes, e.Err)
+	return fmt.Sprintf("%s: %s: %d bytes were asked for: %v", CodeWrite, e.Where, e.Bytes, e.Cause)
 }
 
-func (e *StoreError) Unwrap() error { return e.Err }
+func (e *WriteError) Unwrap() error { return e.Cause }
 
-// DamagedError is an object whose bytes are not those that were written.
+// DamagedError says that an object is there and is not what was written.
 type DamagedError struct {
 	Name  Name
-	Place string // of the store
-	What  string // what differs
+	Where string // store, path or address; may be empty
+	Cause error  // what differs
 }
 
 func (e *DamagedError) Error() string {
-	return fmt.Sprintf("object %s at %s is damaged: %s", e.Name, e.Place, e.What)
+	where := ""
+	if e.Where != "" {
+		where = " in " + e.Where
+	}
+	return fmt.Sprintf("%s: %s%s: %v", CodeDamaged, e.Name, where, e.Cause)
 }
 
-// ForeignError is a manifest that is whole and cannot be used.
-type ForeignError struct {
-	What string
-	Hint string
+func (e *DamagedError) Unwrap() []error { return []error{ErrDamaged, e.Cause} }
+
+// FormatError says that a snapshot cannot be used by this program, or for this job, although its bytes are intact.
+type FormatError struct{ Cause error }
+
+func (e *FormatError) Error() string { return fmt.Sprintf("%s: snapshot: %v", CodeFormat, e.Cause) }
+
+func (e *FormatError) Unwrap() error { return e.Cause }
+
+func unfit(format string, args ...any) error { return &FormatError{Cause: fmt.Errorf(format, args...)} }
+
+// ReadError says that the newest completed checkpoint of a job cannot be read. Nothing older is taken in its place.
+type ReadError struct {
+	Checkpoint uint64
+	Cause      error
 }
 
-func (e *ForeignError) Error() string { return e.What }
+func (e *ReadError) Error() string {
+	return fmt.Sprintf("%s: checkpoint %d cannot be read: %v", CodeRead, e.Checkpoint, e.Cause)
+}
+
+func (e *ReadError) Unwrap() error { return e.Cause }

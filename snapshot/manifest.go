@@ -2,168 +2,152 @@ package snapshot
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/klauspost/compress/s2"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/snapshotpb"
+	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
+// The format of a manifest: docs/format/manifest.md.
 const (
 	manifestMagic = "SLUICE-M"
-	// ManifestVersion is the newest format that this release reads, and the one that it writes.
+	// ManifestVersion is the newest version that this program writes and reads.
 	ManifestVersion = 1
-	// MaxManifest bounds a manifest in memory, in bytes.
-	MaxManifest = 256 << 20
+	// maxManifest bounds a manifest in memory, in bytes.
+	maxManifest = 512 << 20
 
-	manifestHead = len(manifestMagic) + 2 + 4 + sha256.Size // magic, version, length unpacked, digest of what follows
+	manifestPreamble = len(manifestMagic) + 2 + 4 + 4 + 4 // magic, version, length stored, length in memory, checksum
 )
 
-// EncodeManifest lays a manifest out: docs/format/manifest.md. The same manifest gives the same bytes.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// EncodeManifest makes the bytes of a manifest, which is validated first. The same manifest has the same bytes.
 func EncodeManifest(m *snapshotpb.Manifest) ([]byte, error) {
-	if err := ValidateManifest(m); err != nil {
+	if err := Validate(m); err != nil {
 		return nil, err
 	}
-	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		return nil, fmt.Errorf("encode manifest: %w", err)
+		return nil, fmt.Errorf("encode manifest of checkpoint %d: %w", m.Checkpoint, err)
 	}
-	if len(raw) > MaxManifest {
-		return nil, &ForeignError{What: fmt.Sprintf("the manifest of %s has %d bytes, %d are allowed", m.Job, len(raw), MaxManifest)}
+	if len(body) > maxManifest {
+		return nil, unfit("the manifest of checkpoint %d has %d bytes, at most %d", m.Checkpoint, len(body), maxManifest)
 	}
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return nil, fmt.Errorf("encode manifest: %w", err)
-	}
-	out := append(make([]byte, 0, manifestHead+len(raw)/2), manifestMagic...)
-	out = binary.LittleEndian.AppendUint16(out, ManifestVersion)
-	out = binary.LittleEndian.AppendUint32(out, uint32(len(raw)))
-	packed := z.EncodeAll(raw, nil)
-	sum := sha256.Sum256(packed)
-	return append(append(out, sum[:]...), packed...), nil
+	packed := s2.Encode(nil, body)
+	b := make([]byte, 0, manifestPreamble+len(packed))
+	b = append(b, manifestMagic...)
+	b = binary.LittleEndian.AppendUint16(b, ManifestVersion)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(packed)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, packed))
+	return append(b, packed...), nil
 }
 
-// DecodeManifest reads what EncodeManifest has written. Every byte is checked before it is believed. A damaged one is a
-// *DamagedError, one of a newer format or incomplete a *ForeignError.
-func DecodeManifest(data []byte) (*snapshotpb.Manifest, error) {
-	damaged := func(what string) error { return &DamagedError{Place: "manifest", What: what} }
-	if len(data) < manifestHead || !bytes.HasPrefix(data, []byte(manifestMagic)) {
-		return nil, damaged("it is no manifest")
+// DecodeManifest reads a manifest and validates it: a *DamagedError if the bytes are not what was written, a *FormatError if
+// they are and this program cannot use them.
+func DecodeManifest(b []byte) (*snapshotpb.Manifest, error) {
+	damaged := func(format string, args ...any) error { return &DamagedError{Name: "manifest", Cause: fmt.Errorf(format, args...)} }
+	if len(b) < manifestPreamble || string(b[:len(manifestMagic)]) != manifestMagic {
+		return nil, damaged("%d bytes that do not begin as a manifest", len(b))
 	}
-	rest := data[len(manifestMagic):]
-	version := binary.LittleEndian.Uint16(rest)
+	f := b[len(manifestMagic):]
+	version, stored, size := binary.LittleEndian.Uint16(f), binary.LittleEndian.Uint32(f[2:]), binary.LittleEndian.Uint32(f[6:])
 	if version != ManifestVersion {
-		return nil, &ForeignError{
-			What: fmt.Sprintf("the snapshot is of format %d, this release reads format %d", version, ManifestVersion),
-			Hint: "use the release that wrote it, or a newer one",
-		}
+		return nil, unfit("format version %d, this program reads %d", version, ManifestVersion)
 	}
-	size := binary.LittleEndian.Uint32(rest[2:])
-	sum, packed := rest[6:6+sha256.Size], rest[6+sha256.Size:]
-	if got := sha256.Sum256(packed); !bytes.Equal(got[:], sum) {
-		return nil, damaged("its digest differs")
+	packed := b[manifestPreamble:]
+	if int64(stored) != int64(len(packed)) || size > maxManifest {
+		return nil, damaged("%d bytes of content, the preamble says %d (%d in memory)", len(packed), stored, size)
 	}
-	if size > MaxManifest {
-		return nil, damaged(fmt.Sprintf("it claims %d bytes", size))
+	if crc32.Update(crc32.Checksum(b[:manifestPreamble-4], castagnoli), castagnoli, packed) != binary.LittleEndian.Uint32(f[10:]) {
+		return nil, damaged("bad checksum")
 	}
-	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxManifest))
+	if n, err := s2.DecodedLen(packed); err != nil || n != int(size) {
+		return nil, damaged("bad compressed length")
+	}
+	body, err := s2.Decode(nil, packed)
 	if err != nil {
-		return nil, fmt.Errorf("decode manifest: %w", err)
-	}
-	defer z.Close()
-	raw, err := z.DecodeAll(packed, nil)
-	if err != nil || len(raw) != int(size) {
-		return nil, damaged("it cannot be unpacked")
+		return nil, damaged("content: %w", err)
 	}
 	m := &snapshotpb.Manifest{}
-	if err := proto.Unmarshal(raw, m); err != nil {
-		return nil, damaged("it is no message")
+	if err := proto.Unmarshal(body, m); err != nil {
+		return nil, damaged("content: %w", err)
 	}
-	if err := ValidateManifest(m); err != nil {
+	if err := Validate(m); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// ValidateManifest checks that a manifest is whole: an entry for every planned subtask, and every part in an object that it lists.
-func ValidateManifest(m *snapshotpb.Manifest) error {
-	bad := func(format string, args ...any) error {
-		return &ForeignError{What: "the manifest is incomplete: " + fmt.Sprintf(format, args...), Hint: "sluice snapshot verify shows what is left"}
+// ReadManifest fetches a manifest from wherever it is, compares it with its digest and reads it. A copy that is damaged is
+// not the last word: the stores are asked again without the one that gave it.
+func ReadManifest(ctx context.Context, stores Stores, o *jobpb.StoredObject, addresses []*taskpb.StoreAddress) (*snapshotpb.Manifest, error) {
+	name := Name(o.GetObject().GetName())
+	want, err := name.Parse()
+	if err != nil || want.Kind != KindManifest {
+		return nil, unfit("%.300q is no name of a manifest", string(name))
 	}
-	switch {
-	case m.GetVersion() != ManifestVersion:
-		return bad("its version is %d", m.GetVersion())
-	case m.Job == "" || m.JobEpoch == 0 || m.Checkpoint == 0:
-		return bad("it does not say what it is of")
-	case m.Plan.GetGraph() == nil || len(m.Plan.Chains) == 0:
-		return bad("it has no plan")
-	}
-	objects := map[string]int64{}
-	for _, o := range m.Objects {
-		if err := Name(o.GetName()).Validate(); err != nil {
-			return bad("%v", err)
-		}
-		if o.Size < 0 || len(o.Digest) != sha256.Size {
-			return bad("object %s has neither size nor digest", o.Name)
-		}
-		objects[o.Name] = o.Size
-	}
-	at := 0
-	for _, c := range m.Plan.Chains {
-		for i := range c.Parallelism {
-			if at >= len(m.Subtasks) || m.Subtasks[at].GetChain() != c.Index || m.Subtasks[at].Index != i {
-				return bad("subtask %d of %s is missing", i, c.Name)
+	var errs []error
+	for _, some := range Each(o) {
+		data, err := readAll(ctx, stores, some, addresses)
+		if err == nil {
+			m, err := DecodeManifest(data)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			if err := validateSubtask(m, c, m.Subtasks[at], objects); err != nil {
-				return bad("subtask %d of %s: %v", i, c.Name, err)
+			if m.Job != want.Job || m.Checkpoint != want.Checkpoint || m.JobEpoch != want.JobEpoch {
+				return nil, unfit("%s holds checkpoint %d of job %s, epoch %d", name, m.Checkpoint, m.Job, m.JobEpoch)
 			}
-			at++
+			return m, nil
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	if at != len(m.Subtasks) {
-		return bad("it has %d subtasks, the plan %d", len(m.Subtasks), at)
-	}
-	return nil
+	return nil, fmt.Errorf("read %s: %w", name, errors.Join(errs...))
 }
 
-func validateSubtask(m *snapshotpb.Manifest, c *jobpb.Chain, s *snapshotpb.SubtaskState, objects map[string]int64) error {
-	switch s.Status {
-	case snapshotpb.SubtaskStatus_NOT_STARTED, snapshotpb.SubtaskStatus_BOUNDED:
-		if len(s.Operators) > 0 {
-			return fmt.Errorf("it is %v, and has state", s.Status)
-		}
-	case snapshotpb.SubtaskStatus_RUNNING, snapshotpb.SubtaskStatus_FINISHED:
-	default:
-		return fmt.Errorf("status %v", s.Status)
-	}
-	known := map[string]bool{}
-	for _, op := range c.Operators {
-		if op < 0 || int(op) >= len(m.Plan.Graph.Operators) {
-			return fmt.Errorf("its chain has operator %d of %d", op, len(m.Plan.Graph.Operators))
-		}
-		known[m.Plan.Graph.Operators[op].Id] = true
-	}
-	groups := m.Plan.Graph.MaxParallelism
-	for _, o := range s.Operators {
-		if !known[o.GetOperator()] {
-			return fmt.Errorf("it has state of operator %q, which its chain has not", o.GetOperator())
-		}
-		known[o.Operator] = false // twice would be one too many
-		for _, p := range o.Parts {
-			size, listed := objects[p.Segment]
-			switch {
-			case !listed:
-				return fmt.Errorf("a part lies in %s, which is not listed", p.Segment)
-			case p.Offset < 0 || p.Size <= 0 || p.Offset > size-p.Size:
-				return fmt.Errorf("a part lies at %d, %d bytes, in %s of %d bytes", p.Offset, p.Size, p.Segment, size)
-			case p.First < 0 || p.First >= p.End || groups > 0 && p.End > groups:
-				return fmt.Errorf("a part has key groups %d to %d of %d", p.First, p.End, groups)
-			}
+// Each are the ways to ask for an object: all of its stores, and then each alone, for a reader that has found one copy to be
+// other than it should be.
+func Each(o *jobpb.StoredObject) []*jobpb.StoredObject {
+	ways := []*jobpb.StoredObject{o}
+	if len(o.GetStores()) > 1 {
+		for _, s := range o.Stores {
+			ways = append(ways, &jobpb.StoredObject{Object: o.Object, Stores: []string{s}})
 		}
 	}
-	return nil
+	return ways
+}
+
+func readAll(ctx context.Context, stores Stores, o *jobpb.StoredObject, addresses []*taskpb.StoreAddress) (data []byte, err error) {
+	if o.Object.Size > maxManifest+int64(manifestPreamble) {
+		return nil, unfit("%s has %d bytes", o.Object.Name, o.Object.Size)
+	}
+	r, err := stores.Open(ctx, o, addresses)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if r.Size() != o.Object.Size {
+		return nil, &DamagedError{Name: Name(o.Object.Name), Cause: fmt.Errorf("%d bytes instead of %d", r.Size(), o.Object.Size)}
+	}
+	data = make([]byte, r.Size())
+	if n, err := r.ReadAt(data, 0); n < len(data) && err != nil && !(errors.Is(err, io.EOF) && n == len(data)) {
+		return nil, fmt.Errorf("read %s: %w", o.Object.Name, err)
+	}
+	if sum := sha256.Sum256(data); !bytes.Equal(sum[:], o.Object.Digest) {
+		return nil, &DamagedError{Name: Name(o.Object.Name), Cause: fmt.Errorf("digest %x instead of %x", sum, o.Object.Digest)}
+	}
+	return data, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 
@@ -12,96 +11,122 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
-// Shared is the Stores of a cluster with one store that everybody reaches. name is what facts call it.
-func Shared(name string, s Store) Stores { return &shared{name, s} }
+// SharedStore is how the places of objects call a store that everybody opens by itself.
+const SharedStore = "shared"
 
-type shared struct {
-	name  string
-	store Store
-}
+// Shared are the Stores of a cluster that has a single store, which every process reaches: a directory, or an embedded
+// job's own. How many copies there are is the store's business.
+func Shared(s Store) Stores { return shared{s} }
 
-// Create collects the object in memory: shared stores take objects as a whole. Segments are cut to a size that allows it.
-func (s *shared) Create(_ context.Context, name Name) (Upload, error) {
-	if err := name.Validate(); err != nil {
-		return nil, err
-	}
-	return &sharedUpload{s: s, name: name}, nil
-}
+type shared struct{ store Store }
 
-func (s *shared) Open(ctx context.Context, o *jobpb.StoredObject, _ []*taskpb.StoreAddress) (Reader, error) {
-	return OpenVerified(ctx, s.store, o.Object, s.name)
-}
-
-type sharedUpload struct {
-	s    *shared
-	name Name
-	buf  bytes.Buffer
-}
-
-func (u *sharedUpload) Write(b []byte) (int, error) { return u.buf.Write(b) }
-
-func (u *sharedUpload) Commit(ctx context.Context, _ []*taskpb.StoreAddress, _ int) (*jobpb.StoredObject, error) {
-	o, err := u.s.store.Put(ctx, u.name, int64(u.buf.Len()), bytes.NewReader(u.buf.Bytes()))
+func (s shared) Create(ctx context.Context, name Name) (Upload, error) {
+	d, err := NewDraft(ctx, s.store, name)
 	if err != nil {
 		return nil, err
 	}
-	u.buf = bytes.Buffer{}
-	return &jobpb.StoredObject{Object: o, Stores: []string{u.s.name}}, nil
+	return sharedUpload{d}, nil
 }
 
-func (u *sharedUpload) Abort() { u.buf = bytes.Buffer{} }
-
-// OpenVerified opens an object and reads all of it once: what it returns has the size and the digest that o says. place names the
-// store in errors.
-func OpenVerified(ctx context.Context, s Store, o *jobpb.Object, place string) (Reader, error) {
-	r, err := s.Open(ctx, Name(o.GetName()))
+func (s shared) Open(ctx context.Context, o *jobpb.StoredObject, _ []*taskpb.StoreAddress) (Reader, error) {
+	name := Name(o.GetObject().GetName())
+	r, err := s.store.Open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	if err := Verify(ctx, r, o, place); err != nil {
-		return nil, errors.Join(err, r.Close())
+	if r.Size() != o.Object.Size {
+		size := r.Size()
+		_ = r.Close() // it was only read
+		return nil, &DamagedError{Name: name, Where: SharedStore, Cause: fmt.Errorf("%d bytes instead of %d", size, o.Object.Size)}
 	}
 	return r, nil
 }
 
-// Verify compares the bytes of an open object with its size and digest. A difference is a *DamagedError.
-func Verify(ctx context.Context, r Reader, o *jobpb.Object, place string) error {
-	if r.Size() != o.GetSize() {
-		return &DamagedError{Name(o.GetName()), place, fmt.Sprintf("it has %d bytes, %d were written", r.Size(), o.GetSize())}
-	}
-	h := sha256.New()
-	in := io.NewSectionReader(r, 0, r.Size())
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		_, err := io.CopyN(h, in, 4<<20)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("read %s at %s: %w", o.GetName(), place, err)
-		}
-	}
-	if sum := h.Sum(nil); !bytes.Equal(sum, o.GetDigest()) {
-		return &DamagedError{Name(o.GetName()), place, fmt.Sprintf("its SHA-256 is %x, %x was written", sum[:6], o.GetDigest()[:min(6, len(o.GetDigest()))])}
-	}
-	return nil
-}
+type sharedUpload struct{ Draft }
 
-// ReadAll is the content of an object of at most limit bytes, verified.
-func ReadAll(ctx context.Context, s Stores, o *jobpb.StoredObject, addresses []*taskpb.StoreAddress, limit int64) ([]byte, error) {
-	if o.GetObject().GetSize() > limit {
-		return nil, &DamagedError{Name(o.GetObject().GetName()), "its entry", fmt.Sprintf("it claims %d bytes", o.GetObject().GetSize())}
-	}
-	r, err := s.Open(ctx, o, addresses)
+func (u sharedUpload) Commit(ctx context.Context, _ []*taskpb.StoreAddress, _ int) (*jobpb.StoredObject, error) {
+	o, err := u.Draft.Commit(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, r.Size())
-	_, err = r.ReadAt(b, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
+	return &jobpb.StoredObject{Object: o, Stores: []string{SharedStore}}, nil
+}
+
+// NewDraft begins an object in a store. It is held in memory if the store takes it as a whole only.
+func NewDraft(ctx context.Context, s Store, name Name) (Draft, error) {
+	if err := name.Validate(); err != nil {
+		return nil, err
 	}
-	return b, errors.Join(err, r.Close())
+	if d, ok := s.(Drafter); ok {
+		return d.Draft(ctx, name)
+	}
+	return &heldDraft{store: s, name: name}, nil
+}
+
+type heldDraft struct {
+	bytes.Buffer
+	store Store
+	name  Name
+}
+
+func (d *heldDraft) Commit(ctx context.Context) (*jobpb.Object, error) {
+	return d.store.Put(ctx, d.name, int64(d.Len()), bytes.NewReader(d.Bytes()))
+}
+
+func (d *heldDraft) Abort() { d.Buffer = bytes.Buffer{} }
+
+// ErrLength is the error of an object that has fewer or more bytes than was said.
+var ErrLength = fmt.Errorf("the object has not the size that was said")
+
+// Copy writes exactly size bytes from from into to, and returns their digest.
+func Copy(ctx context.Context, to io.Writer, from io.Reader, size int64) (digest []byte, err error) {
+	h := sha256.New()
+	buf := make([]byte, 64<<10)
+	var n int64
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		k, err := from.Read(buf)
+		if n += int64(k); n > size {
+			return nil, fmt.Errorf("%w: more than %d bytes", ErrLength, size)
+		}
+		h.Write(buf[:k])
+		if _, werr := to.Write(buf[:k]); werr != nil {
+			return nil, werr
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if n != size {
+		return nil, fmt.Errorf("%w: %d of %d bytes", ErrLength, n, size)
+	}
+	return h.Sum(nil), nil
+}
+
+// Digest reads all of an open object.
+func Digest(ctx context.Context, r Reader) ([]byte, error) {
+	return Copy(ctx, io.Discard, io.NewSectionReader(r, 0, r.Size()), r.Size())
+}
+
+// Verify compares all of an open object with what is known of it: a *DamagedError if it differs.
+func Verify(ctx context.Context, r Reader, o *jobpb.Object, where string) error {
+	damaged := func(format string, args ...any) error {
+		return &DamagedError{Name: Name(o.Name), Where: where, Cause: fmt.Errorf(format, args...)}
+	}
+	if r.Size() != o.Size {
+		return damaged("%d bytes instead of %d", r.Size(), o.Size)
+	}
+	digest, err := Digest(ctx, r)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", o.Name, err)
+	}
+	if !bytes.Equal(digest, o.Digest) {
+		return damaged("digest %x instead of %x", digest, o.Digest)
+	}
+	return nil
 }

@@ -1,191 +1,259 @@
-// Package fs is a store in a directory: a worker's own, that of an embedded job, or one that all machines share.
-//
-// An object is written under incoming/, synced, and renamed to its name: a name that is there is complete. Whoever owns the
-// directory alone clears what was left under incoming/ (Clear); several processes may use one store at the same time.
-//
-// Never here: copies in other stores (peer), what may be deleted (snapshot).
 package fs
 
 import (
+	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	iofs "io/fs"
+	"os"
 	"path"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/snapshot"
 )
 
-// incoming is where objects are written before they have their name. No name of an object begins with a dot.
-const incoming = ".incoming"
-
-// Store is a directory.
+// Store is a directory of objects.
 type Store struct {
 	fs  vfs.FS
 	dir string
+	// drafts numbers the files of this process that are being written.
+	drafts atomic.Uint64
+
+	mu struct {
+		sync.Mutex
+		busy map[snapshot.Name]chan struct{} // being published or deleted; closed at the end
+	}
 }
 
-var _ snapshot.Store = (*Store)(nil)
-
-// Open opens the store in dir, which is made if it is missing.
+// Open takes over a directory, which is made if it is missing: what crashed writers have left is removed. No process may
+// write in it at that time.
 func Open(fsys vfs.FS, dir string) (*Store, error) {
-	if err := vfs.MakeDir(fsys, path.Join(dir, incoming)); err != nil {
-		return nil, fmt.Errorf("snapshot store: %w", err)
+	s, err := Join(fsys, dir)
+	if err != nil {
+		return nil, err
 	}
-	return &Store{fs: fsys, dir: dir}, nil
+	if err := s.sweep(dir, 0); err != nil {
+		return nil, fmt.Errorf("snapshots in %s: %w", dir, err)
+	}
+	return s, nil
 }
 
-// Clear removes what interrupted uploads have left. Nobody else may use the store meanwhile.
-func (s *Store) Clear() error {
-	list, err := s.fs.ReadDir(path.Join(s.dir, incoming))
-	if err != nil {
-		return fmt.Errorf("snapshot store: %w", err)
+// Join uses a directory that others use as well: nothing is removed.
+func Join(fsys vfs.FS, dir string) (*Store, error) {
+	if err := vfs.MakeDir(fsys, dir); err != nil {
+		return nil, &snapshot.WriteError{Where: dir, Cause: err}
 	}
-	for _, e := range list {
-		if err := vfs.Discard(s.fs, path.Join(s.dir, incoming, e.Name())); err != nil {
-			return fmt.Errorf("snapshot store: %w", err)
-		}
-	}
-	return nil
+	s := &Store{fs: fsys, dir: dir}
+	s.mu.busy = map[snapshot.Name]chan struct{}{}
+	return s, nil
 }
 
 // Dir is the directory.
 func (s *Store) Dir() string { return s.dir }
 
+// depth is how many directories lie between the store's and a segment.
+const depth = 3
+
+// sweep removes what was being written, and directories that hold nothing any more.
+func (s *Store) sweep(dir string, level int) error {
+	list, err := s.fs.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		name := path.Join(dir, e.Name())
+		switch {
+		case e.IsDir() && level < depth:
+			err = s.sweep(name, level+1)
+		case !e.IsDir() && strings.HasSuffix(e.Name(), vfs.TempSuffix):
+			err = s.fs.Remove(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if level == 0 {
+		return nil
+	}
+	if list, err = s.fs.ReadDir(dir); err == nil && len(list) == 0 {
+		err = s.fs.Remove(dir)
+	}
+	return err
+}
+
+// path of an object whose name was validated.
 func (s *Store) path(name snapshot.Name) string { return path.Join(s.dir, string(name)) }
 
-// failed is an error of writing.
-func (s *Store) failed(n int64, err error) error {
-	return &snapshot.StoreError{Place: s.dir, Bytes: n, Err: err}
+// enter waits until nobody else publishes or deletes name.
+func (s *Store) enter(ctx context.Context, name snapshot.Name) (leave func(), err error) {
+	for {
+		s.mu.Lock()
+		other := s.mu.busy[name]
+		if other == nil {
+			own := make(chan struct{})
+			s.mu.busy[name] = own
+			s.mu.Unlock()
+			return func() {
+				s.mu.Lock()
+				delete(s.mu.busy, name)
+				s.mu.Unlock()
+				close(own)
+			}, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
-// Upload is an object on its way into the store.
-type Upload struct {
-	s    *Store
-	name snapshot.Name
-	f    vfs.File // nil: it is there, or was given up
-	temp string
-	size int64
-	sum  hash.Hash
+// Put implements snapshot.Store.
+func (s *Store) Put(ctx context.Context, name snapshot.Name, size int64, from io.Reader) (*jobpb.Object, error) {
+	d, err := s.draft(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Abort()
+	if _, err := snapshot.Copy(ctx, d, from, size); err != nil {
+		return nil, fmt.Errorf("put %s: %w", name, err)
+	}
+	return d.Commit(ctx)
 }
 
-// Create begins an object. It is there when Publish has returned without error.
-func (s *Store) Create(name snapshot.Name) (*Upload, error) {
+// Draft implements snapshot.Drafter.
+func (s *Store) Draft(_ context.Context, name snapshot.Name) (snapshot.Draft, error) { return s.draft(name) }
+
+func (s *Store) draft(name snapshot.Name) (*draft, error) {
 	if err := name.Validate(); err != nil {
 		return nil, err
 	}
-	var id [12]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		return nil, fmt.Errorf("snapshot store: %w", err)
+	to := s.path(name)
+	// Of two processes that share a directory, each has names of its own.
+	d := &draft{store: s, name: name, temp: to + "." + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatUint(s.drafts.Add(1), 10) + vfs.TempSuffix, sum: sha256.New()}
+	if err := vfs.MakeDir(s.fs, path.Dir(to)); err != nil {
+		return nil, &snapshot.WriteError{Where: path.Dir(to), Cause: err}
 	}
-	temp := path.Join(s.dir, incoming, hex.EncodeToString(id[:])+vfs.TempSuffix)
-	f, err := vfs.CreateNew(s.fs, temp)
+	f, err := vfs.Create(s.fs, d.temp)
 	if err != nil {
-		return nil, s.failed(0, err)
+		return nil, &snapshot.WriteError{Where: d.temp, Cause: err}
 	}
-	return &Upload{s: s, name: name, f: f, temp: temp, sum: sha256.New()}, nil
+	d.file = f
+	return d, nil
 }
 
-// Write appends.
-func (u *Upload) Write(b []byte) (int, error) {
-	n, err := u.f.Write(b)
-	u.sum.Write(b[:n])
-	u.size += int64(n)
-	if err != nil {
-		return n, u.s.failed(int64(len(b)), err)
+// draft is a file that is being written. After the first failure nothing of it is published.
+type draft struct {
+	store *Store
+	name  snapshot.Name
+	temp  string
+	file  vfs.File // nil: closed
+	sum   hash.Hash
+	size  int64
+	err   error
+	moved bool
+}
+
+func (d *draft) Write(p []byte) (int, error) {
+	if d.err != nil {
+		return 0, d.err
 	}
+	n, err := d.file.Write(p)
+	if err != nil {
+		d.err = &snapshot.WriteError{Where: d.temp, Bytes: int64(len(p)), Cause: err}
+		return n, d.err
+	}
+	d.sum.Write(p)
+	d.size += int64(len(p))
 	return n, nil
 }
 
-// Publish makes the object durable under its name.
-func (u *Upload) Publish() (*jobpb.Object, error) {
-	f := u.f
-	u.f = nil
-	o := &jobpb.Object{Name: string(u.name), Size: u.size, Digest: u.sum.Sum(nil)}
-	err := errors.Join(f.Sync(), f.Close())
-	if err == nil {
-		err = u.place(o)
+func (d *draft) Commit(ctx context.Context) (*jobpb.Object, error) {
+	if d.err != nil {
+		return nil, d.err
 	}
+	if d.file == nil {
+		return nil, fmt.Errorf("put %s: committed or given up already", d.name)
+	}
+	err := d.file.Sync()
+	err = errors.Join(err, d.file.Close())
+	d.file = nil
 	if err != nil {
-		return nil, u.s.failed(u.size, errors.Join(err, u.s.fs.RemoveAll(u.temp)))
+		d.err = &snapshot.WriteError{Where: d.temp, Bytes: d.size, Cause: err}
+		return nil, d.err
 	}
-	return o, nil
-}
-
-// place gives the object its name.
-func (u *Upload) place(o *jobpb.Object) error {
-	to := u.s.path(u.name)
-	if have, err := u.s.fs.Stat(to); err == nil {
-		return u.again(o, have.Size())
-	}
-	if err := vfs.MakeDir(u.s.fs, path.Dir(to)); err != nil {
-		return err
-	}
-	if err := u.s.fs.Rename(u.temp, to); err != nil {
-		return err
-	}
-	return u.s.fs.SyncDir(path.Dir(to))
-}
-
-// again: the name is taken. By the same content, that is a retry of somebody who did not hear that it was done.
-func (u *Upload) again(o *jobpb.Object, size int64) error {
-	r, err := u.s.Open(context.Background(), u.name)
-	if err != nil {
-		return err
-	}
-	err = snapshot.Verify(context.Background(), r, o, u.s.dir)
-	if err = errors.Join(err, r.Close()); err != nil {
-		return fmt.Errorf("%s exists with another content (%d bytes): %w", u.name, size, err)
-	}
-	return errors.Join(u.s.fs.Remove(u.temp), u.s.fs.SyncDir(path.Dir(u.s.path(u.name))))
-}
-
-// Abort gives up what was not published.
-func (u *Upload) Abort() {
-	if u.f == nil {
-		return
-	}
-	// What is left is removed by Clear.
-	_ = errors.Join(u.f.Close(), u.s.fs.Remove(u.temp))
-	u.f = nil
-}
-
-// Put stores an object.
-func (s *Store) Put(ctx context.Context, name snapshot.Name, size int64, from io.Reader) (*jobpb.Object, error) {
-	u, err := s.Create(name)
+	o := &jobpb.Object{Name: string(d.name), Size: d.size, Digest: d.sum.Sum(nil)}
+	leave, err := d.store.enter(ctx, d.name)
 	if err != nil {
 		return nil, err
 	}
-	defer u.Abort()
-	n, err := io.Copy(u, io.LimitReader(from, size+1))
-	if err != nil {
-		return nil, fmt.Errorf("put %s: %w", name, err)
-	}
-	if n != size {
-		return nil, fmt.Errorf("put %s: %d bytes were announced, %d came", name, size, n)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return u.Publish()
+	defer leave()
+	return o, d.publish(ctx, o)
 }
 
-// Open opens an object.
+// publish gives the file its name. An object that is there and equal is left, and its name made durable: whoever wrote it
+// may have failed at that.
+func (d *draft) publish(ctx context.Context, o *jobpb.Object) error {
+	to := d.store.path(d.name)
+	old, err := d.store.Open(ctx, d.name)
+	switch {
+	case err == nil:
+		digest, err := snapshot.Digest(ctx, old)
+		if err = errors.Join(err, old.Close()); err != nil {
+			return fmt.Errorf("put %s: %w", d.name, err)
+		}
+		if !bytes.Equal(digest, o.Digest) {
+			return fmt.Errorf("put %s: %w", d.name, snapshot.ErrExists)
+		}
+		_ = d.store.fs.Remove(d.temp) // if it stays, the next Open of the directory removes it
+		d.moved = true
+	case errors.Is(err, snapshot.ErrNotFound):
+		if err := d.store.fs.Rename(d.temp, to); err != nil {
+			return &snapshot.WriteError{Where: to, Bytes: d.size, Cause: err}
+		}
+		d.moved = true
+	default:
+		return fmt.Errorf("put %s: %w", d.name, err)
+	}
+	if err := d.store.fs.SyncDir(path.Dir(to)); err != nil {
+		return &snapshot.WriteError{Where: path.Dir(to), Cause: err}
+	}
+	return nil
+}
+
+// Abort removes the file. What it cannot remove is removed when the directory is opened next.
+func (d *draft) Abort() {
+	if d.file != nil {
+		_ = d.file.Close()
+		d.file = nil
+	}
+	if !d.moved {
+		_ = d.store.fs.Remove(d.temp)
+		d.moved = true
+	}
+	if d.err == nil {
+		d.err = fmt.Errorf("put %s: given up", d.name)
+	}
+}
+
+// Open implements snapshot.Store.
 func (s *Store) Open(_ context.Context, name snapshot.Name) (snapshot.Reader, error) {
 	if err := name.Validate(); err != nil {
 		return nil, err
 	}
 	f, err := vfs.Open(s.fs, s.path(name))
 	if errors.Is(err, iofs.ErrNotExist) {
-		return nil, fmt.Errorf("open %s in %s: %w", name, s.dir, snapshot.ErrNotFound)
+		return nil, fmt.Errorf("open %s: %w", name, snapshot.ErrNotFound)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
@@ -204,64 +272,74 @@ type reader struct {
 
 func (r *reader) Size() int64 { return r.size }
 
-// Delete removes objects durably, and the directories that are empty by that.
+// Delete implements snapshot.Store.
 func (s *Store) Delete(ctx context.Context, names ...snapshot.Name) error {
-	for _, name := range names {
-		if err := ctx.Err(); err != nil {
+	dirs := map[string]bool{}
+	for _, n := range names {
+		if err := n.Validate(); err != nil {
 			return err
 		}
-		if err := name.Validate(); err != nil {
+		leave, err := s.enter(ctx, n)
+		if err != nil {
 			return err
 		}
-		if err := vfs.Discard(s.fs, s.path(name)); err != nil {
-			return fmt.Errorf("snapshot store: %w", err)
+		err = s.fs.Remove(s.path(n))
+		leave()
+		if err != nil && !errors.Is(err, iofs.ErrNotExist) {
+			return fmt.Errorf("delete %s: %w", n, err)
 		}
-		for dir := path.Dir(string(name)); dir != "."; dir = path.Dir(dir) {
-			if s.fs.Remove(path.Join(s.dir, dir)) != nil {
-				break // it is not empty, or somebody was faster
-			}
+		dirs[path.Dir(s.path(n))] = true // also if it was not there: a removal before may not be durable
+	}
+	for dir := range dirs {
+		if err := s.fs.SyncDir(dir); err != nil && !errors.Is(err, iofs.ErrNotExist) {
+			return fmt.Errorf("delete objects in %s: %w", dir, err)
 		}
 	}
 	return nil
 }
 
-// List lists objects in order, without their digests.
+// List implements snapshot.Store. Files with other names than those of objects are no objects.
 func (s *Store) List(ctx context.Context, prefix string, each func(*jobpb.Object) error) error {
 	return s.list(ctx, "", prefix, each)
 }
 
-func (s *Store) list(ctx context.Context, dir, prefix string, each func(*jobpb.Object) error) error {
-	entries, err := s.fs.ReadDir(path.Join(s.dir, dir))
-	if errors.Is(err, iofs.ErrNotExist) {
-		return nil // deleted meanwhile
+func (s *Store) list(ctx context.Context, below, prefix string, each func(*jobpb.Object) error) error {
+	list, err := s.fs.ReadDir(path.Join(s.dir, below))
+	if errors.Is(err, iofs.ErrNotExist) { // removed meanwhile
+		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("snapshot store: %w", err)
+		return fmt.Errorf("list objects: %w", err)
 	}
-	for _, e := range entries {
+	sortAsNames(list)
+	for _, e := range list {
 		if err := ctx.Err(); err != nil {
-			return err
+			return context.Cause(ctx)
 		}
-		name := path.Join(dir, e.Name())
-		if strings.HasPrefix(e.Name(), ".") || !strings.HasPrefix(name, prefix) && !strings.HasPrefix(prefix, name+"/") {
-			continue
-		}
-		if e.IsDir() {
-			if err := s.list(ctx, name, prefix, each); err != nil {
-				return err
+		name := path.Join(below, e.Name())
+		switch {
+		case e.IsDir():
+			under := name + "/"
+			if strings.Count(name, "/") < depth && (strings.HasPrefix(under, prefix) || strings.HasPrefix(prefix, under)) {
+				err = s.list(ctx, name, prefix, each)
 			}
-			continue
-		}
-		info, err := e.Info()
-		if errors.Is(err, iofs.ErrNotExist) {
-			continue
+		case strings.HasPrefix(name, prefix) && snapshot.Name(name).Validate() == nil:
+			err = s.one(name, each)
 		}
 		if err != nil {
-			return fmt.Errorf("snapshot store: %w", err)
-		}
-		if err := each(&jobpb.Object{Name: name, Size: info.Size()}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (s *Store) one(name string, each func(*jobpb.Object) error) error {
+	info, err := s.fs.Stat(path.Join(s.dir, name))
+	if errors.Is(err, iofs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list objects: %w", err)
+	}
+	return each(&jobpb.Object{Name: name, Size: info.Size()})
 }

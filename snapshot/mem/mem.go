@@ -1,4 +1,3 @@
-// Package mem is a store in memory, for tests and for embedded jobs that keep nothing in files.
 package mem
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/sluiceio/sluice/snapshot"
 )
 
-// Store keeps objects in memory.
+// Store is a store in memory. Objects do not change, so a reader keeps what it has opened.
 type Store struct {
 	mu struct {
 		sync.Mutex
@@ -24,56 +23,48 @@ type Store struct {
 	}
 }
 
-// New is an empty store.
+// New makes an empty store.
 func New() *Store {
 	s := &Store{}
 	s.mu.objects = map[snapshot.Name][]byte{}
 	return s
 }
 
-var _ snapshot.Store = (*Store)(nil)
-
-// Put keeps a copy.
+// Put implements snapshot.Store.
 func (s *Store) Put(ctx context.Context, name snapshot.Name, size int64, from io.Reader) (*jobpb.Object, error) {
 	if err := name.Validate(); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(io.LimitReader(from, size+1))
+	var held bytes.Buffer
+	digest, err := snapshot.Copy(ctx, &held, from, size)
 	if err != nil {
 		return nil, fmt.Errorf("put %s: %w", name, err)
 	}
-	if int64(len(b)) != size {
-		return nil, fmt.Errorf("put %s: %d bytes were announced, %d came", name, size, len(b))
-	}
-	sum := sha256.Sum256(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if have, ok := s.mu.objects[name]; ok && !bytes.Equal(have, b) {
-		return nil, &snapshot.StoreError{Place: "memory", Bytes: size, Err: fmt.Errorf("%s exists with another content", name)}
+	if old, ok := s.mu.objects[name]; ok && sha256.Sum256(old) != [sha256.Size]byte(digest) {
+		return nil, fmt.Errorf("put %s: %w", name, snapshot.ErrExists)
 	}
-	s.mu.objects[name] = b
-	return &jobpb.Object{Name: string(name), Size: size, Digest: sum[:]}, nil
+	s.mu.objects[name] = held.Bytes()
+	return &jobpb.Object{Name: string(name), Size: size, Digest: digest}, nil
 }
 
-// Open opens an object.
+// Open implements snapshot.Store.
 func (s *Store) Open(_ context.Context, name snapshot.Name) (snapshot.Reader, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, ok := s.mu.objects[name]
+	data, ok := s.mu.objects[name]
 	if !ok {
 		return nil, fmt.Errorf("open %s: %w", name, snapshot.ErrNotFound)
 	}
-	return reader{bytes.NewReader(b)}, nil
+	return reader{bytes.NewReader(data)}, nil
 }
 
 type reader struct{ *bytes.Reader }
 
 func (reader) Close() error { return nil }
 
-// Delete forgets objects.
+// Delete implements snapshot.Store.
 func (s *Store) Delete(_ context.Context, names ...snapshot.Name) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,20 +74,20 @@ func (s *Store) Delete(_ context.Context, names ...snapshot.Name) error {
 	return nil
 }
 
-// List lists objects.
+// List implements snapshot.Store.
 func (s *Store) List(_ context.Context, prefix string, each func(*jobpb.Object) error) error {
 	s.mu.Lock()
 	names := slices.Sorted(maps.Keys(s.mu.objects))
-	sizes := make([]int, len(names))
+	sizes := make([]int64, len(names))
 	for i, n := range names {
-		sizes[i] = len(s.mu.objects[n])
+		sizes[i] = int64(len(s.mu.objects[n]))
 	}
 	s.mu.Unlock()
 	for i, n := range names {
 		if !strings.HasPrefix(string(n), prefix) {
 			continue
 		}
-		if err := each(&jobpb.Object{Name: string(n), Size: int64(sizes[i])}); err != nil {
+		if err := each(&jobpb.Object{Name: string(n), Size: sizes[i]}); err != nil {
 			return err
 		}
 	}

@@ -94,14 +94,14 @@ func limit(bytes int64) time.Duration {
 }
 
 // Create begins an object.
-func (s *Stores) Create(_ context.Context, name snapshot.Name) (snapshot.Upload, error) {
+func (s *Stores) Create(ctx context.Context, name snapshot.Name) (snapshot.Upload, error) {
 	if s.cfg.Own == nil {
 		if err := name.Validate(); err != nil {
 			return nil, err
 		}
 		return &upload{s: s, name: name}, nil
 	}
-	u, err := s.cfg.Own.Create(name)
+	u, err := s.cfg.Own.Draft(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (s *Stores) Create(_ context.Context, name snapshot.Name) (snapshot.Upload,
 type upload struct {
 	s    *Stores
 	name snapshot.Name
-	own  *fs.Upload
+	own  snapshot.Draft
 	buf  bytes.Buffer
 }
 
@@ -135,7 +135,7 @@ func (u *upload) Commit(ctx context.Context, targets []*taskpb.StoreAddress, cop
 	out := &jobpb.StoredObject{}
 	var source snapshot.Reader
 	if u.own != nil {
-		o, err := u.own.Publish()
+		o, err := u.own.Commit(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -174,7 +174,7 @@ func (s *Stores) spread(ctx context.Context, out *jobpb.StoredObject, source sna
 		wg.Wait()
 		for i, t := range targets[:n] {
 			if errs[i] != nil {
-				failed = append(failed, &snapshot.StoreError{Place: t.Address, Bytes: out.Object.Size, Err: errs[i]})
+				failed = append(failed, &snapshot.WriteError{Where: t.Address, Bytes: out.Object.Size, Cause: errs[i]})
 				continue
 			}
 			out.Object, out.Stores = got[i], append(out.Stores, t.Store)

@@ -57,13 +57,16 @@ func (s *Stores) openOwn(ctx context.Context, o *jobpb.Object) (snapshot.Reader,
 	if known {
 		r, err := s.cfg.Own.Open(ctx, snapshot.Name(o.GetName()))
 		if err == nil && r.Size() != o.GetSize() {
-			return nil, errors.Join(&snapshot.DamagedError{Name: snapshot.Name(o.GetName()), Place: s.cfg.Own.Dir(), What: "its size has changed"}, r.Close())
+			return nil, errors.Join(&snapshot.DamagedError{Name: snapshot.Name(o.GetName()), Where: s.cfg.Own.Dir(), Cause: errors.New("its size has changed")}, r.Close())
 		}
 		return r, err
 	}
-	r, err := snapshot.OpenVerified(ctx, s.cfg.Own, o, s.cfg.Own.Dir())
+	r, err := s.cfg.Own.Open(ctx, snapshot.Name(o.GetName()))
 	if err != nil {
 		return nil, err
+	}
+	if err := snapshot.Verify(ctx, r, o, s.cfg.Own.Dir()); err != nil {
+		return nil, errors.Join(err, r.Close())
 	}
 	s.mu.Lock()
 	s.mu.verified[o.GetName()] = true
@@ -154,7 +157,7 @@ func (s *Stores) get(ctx context.Context, from *taskpb.StoreAddress, o *jobpb.Ob
 		case codes.NotFound:
 			return nil, snapshot.ErrNotFound
 		case codes.DataLoss:
-			return nil, &snapshot.DamagedError{Name: snapshot.Name(o.Name), Place: from.Address, What: status.Convert(err).Message()}
+			return nil, &snapshot.DamagedError{Name: snapshot.Name(o.Name), Where: from.Address, Cause: errors.New(status.Convert(err).Message())}
 		default:
 			return nil, err
 		}

@@ -83,8 +83,11 @@ func putAndRead(t *testing.T, s snapshot.Store) {
 		if got := read(t, s, name); got != content {
 			t.Fatalf("%d bytes came back of %d", len(got), len(content))
 		}
-		r, err := snapshot.OpenVerified(t.Context(), s, o, "here")
+		r, err := s.Open(t.Context(), name)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := snapshot.Verify(t.Context(), r, o, "here"); err != nil {
 			t.Fatal(err)
 		}
 		if len(content) > 10 {
@@ -192,7 +195,7 @@ func list(t *testing.T, s snapshot.Store) {
 	} {
 		put(t, s, n, "ab")
 	}
-	if got, want := names(t, s, snapshot.Prefix("job-1")), "job-1/1/2/3-0.segment=2 job-1/1/2/4-0.segment=2 job-1/1/3-7.manifest=2"; got != want {
+	if got, want := names(t, s, "job-1/"), "job-1/1/2/3-0.segment=2 job-1/1/2/4-0.segment=2 job-1/1/3-7.manifest=2"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	if got := names(t, s, "job-1/1/2/3"); got != "job-1/1/2/3-0.segment=2" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	iofs "io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func process(t *testing.T, n *node) *peer.Stores {
 	t.Helper()
 	c := peer.Config{Dial: dial}
 	if n != nil {
-		own, err := fs.Open(vfs.OS{}, n.dir)
+		own, err := fs.Join(vfs.OS{}, n.dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +153,7 @@ func TestObjectsHaveCopiesElsewhere(t *testing.T) {
 	}
 	if _, err := commit(t, p, snapshot.Segment("job-1", 1, 2, 3, 2), "x", []*taskpb.StoreAddress{gone.at()}, 2); err == nil {
 		t.Fatal("a store that did not take its copy counts as one")
-	} else if e, ok := errors.AsType[*snapshot.StoreError](err); !ok || e.Place != gone.address {
+	} else if e, ok := errors.AsType[*snapshot.WriteError](err); !ok || e.Where != gone.address {
 		t.Fatal(err)
 	}
 	leader := process(t, nil)
@@ -220,9 +221,8 @@ func TestAStoreOutlivesItsAgent(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Job != "job-1" || len(all[0].Objects) != 1 || all[0].Objects[0].Name != o.Object.Name {
 		t.Fatal(all, err)
 	}
-	left, err := vfs.OS{}.ReadDir(a.dir + "/.incoming")
-	if err != nil || len(left) != 0 {
-		t.Fatal(left, err)
+	if _, err := (vfs.OS{}).Stat(a.dir + "/job-2"); !errors.Is(err, iofs.ErrNotExist) {
+		t.Fatal("what was half written is still there", err)
 	}
 }
 

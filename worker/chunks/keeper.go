@@ -1,9 +1,11 @@
 package chunks
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -58,9 +60,6 @@ type Keeper struct {
 func Open(c Config) (*Keeper, error) {
 	store, err := fs.Open(c.FS, c.Dir)
 	if err != nil {
-		return nil, err
-	}
-	if err := store.Clear(); err != nil {
 		return nil, err
 	}
 	c.Log = c.Log.Named("snapshots")
@@ -152,18 +151,19 @@ func (k *Keeper) fetch(ctx context.Context, o *jobpb.StoredObject, stores []*tas
 			k.cfg.Log.Warn("closing failed", "object", o.Object.Name, "error", err)
 		}
 	}()
-	u, err := k.store.Create(snapshot.Name(o.Object.Name))
+	u, err := k.store.Draft(ctx, snapshot.Name(o.Object.Name))
 	if err != nil {
 		return err
 	}
 	defer u.Abort()
-	if err := copyAll(ctx, u, r); err != nil {
+	digest, err := snapshot.Copy(ctx, u, io.NewSectionReader(r, 0, r.Size()), o.Object.Size)
+	if err != nil {
 		return err
 	}
-	if err := snapshot.Verify(ctx, r, o.Object, "other stores"); err != nil {
-		return err
+	if !bytes.Equal(digest, o.Object.Digest) {
+		return &snapshot.DamagedError{Name: snapshot.Name(o.Object.Name), Where: "other stores", Cause: errors.New("its digest differs")}
 	}
-	_, err = u.Publish()
+	_, err = u.Commit(ctx)
 	return err
 }
 
@@ -234,8 +234,12 @@ func (k *Keeper) check(ctx context.Context, o *jobpb.Object) error {
 	if have != nil && have.Size == o.Size && string(have.Digest) == string(o.Digest) {
 		return nil
 	}
-	r, err := snapshot.OpenVerified(ctx, k.store, o, k.store.Dir())
-	damaged := new(snapshot.DamagedError)
+	r, err := k.store.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(snapshot.Verify(ctx, r, o, k.store.Dir()), r.Close())
+	var damaged *snapshot.DamagedError
 	switch {
 	case errors.As(err, &damaged):
 		if err := k.store.Delete(ctx, name); err != nil {
@@ -249,5 +253,5 @@ func (k *Keeper) check(ctx context.Context, o *jobpb.Object) error {
 	k.mu.Lock()
 	k.mu.digests[name] = o
 	k.mu.Unlock()
-	return r.Close()
+	return nil
 }

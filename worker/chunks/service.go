@@ -38,7 +38,7 @@ func (s *service) Put(stream grpc.ClientStreamingServer[controlpb.PutObject, job
 	if err := snapshot.Name(want.GetName()).Validate(); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	u, err := s.k.store.Create(snapshot.Name(want.Name))
+	u, err := s.k.store.Draft(stream.Context(), snapshot.Name(want.Name))
 	if err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
@@ -62,7 +62,7 @@ func (s *service) Put(stream grpc.ClientStreamingServer[controlpb.PutObject, job
 	if size != want.Size {
 		return status.Errorf(codes.InvalidArgument, "%d of %d bytes arrived", size, want.Size)
 	}
-	o, err := u.Publish()
+	o, err := u.Commit(stream.Context())
 	if err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
@@ -124,35 +124,16 @@ func (s *service) List(req *controlpb.ListObjects, stream grpc.ServerStreamingSe
 }
 
 func toStatus(err error) error {
-	damaged := new(snapshot.DamagedError)
+	var damaged *snapshot.DamagedError
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, snapshot.ErrNotFound):
 		return status.Error(codes.NotFound, err.Error())
 	case errors.As(err, &damaged):
-		return status.Error(codes.DataLoss, damaged.What)
+		return status.Error(codes.DataLoss, damaged.Cause.Error())
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
 	}
 	return status.Error(codes.Internal, err.Error())
-}
-
-// copyAll writes all of r to w.
-func copyAll(ctx context.Context, w io.Writer, r snapshot.Reader) error {
-	buf := make([]byte, chunkBytes)
-	for at := int64(0); at < r.Size(); {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := r.ReadAt(buf[:min(int64(len(buf)), r.Size()-at)], at)
-		if n == 0 && err != nil {
-			return err
-		}
-		if _, err := w.Write(buf[:n]); err != nil {
-			return err
-		}
-		at += int64(n)
-	}
-	return nil
 }

@@ -88,12 +88,12 @@ func (h *host) openSnapshots() (stores snapshot.Stores, close func() error, err 
 	if kind == "" {
 		return nil, func() error { return nil }, nil
 	}
-	store, err := fs.Open(vfs.OS{}, dir)
+	store, err := fs.Join(vfs.OS{}, dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	if kind == "file" {
-		return snapshot.Shared("file", store), func() error { return nil }, nil
+		return snapshot.Shared(store), func() error { return nil }, nil
 	}
 	peers := peer.New(peer.Config{
 		Own: store, ID: h.worker, Dial: func(address string) (*grpc.ClientConn, error) { return h.policy.Client(address) },
