@@ -41,6 +41,11 @@ type Config struct {
 	// Settings of the engine for jobs that say nothing of them, on the command line or in code; by name, and only such as
 	// a task process obeys by itself.
 	Settings map[string]string
+	// SnapshotStore is where the objects of checkpoints go: PeerStore, the workers' own disks, or file: and a directory that every
+	// machine of the cluster reaches under this name. The coordinators must be told the same.
+	SnapshotStore string
+	// Scrub is how often every object of this worker is read and compared with its digest; 0: never.
+	Scrub time.Duration
 	// Zone names the failure domain, shown and used to spread copies; may be empty.
 	Zone string
 
@@ -112,6 +117,8 @@ func DefaultConfig() Config {
 		LogBytes:       64 << 20,
 		KeepProcesses:  64,
 		MaxBuilds:      2,
+		SnapshotStore:  PeerStore,
+		Scrub:          time.Hour,
 		Version:        "dev",
 		Log:            hclog.NewNullLogger(),
 	}
@@ -139,6 +146,12 @@ func (c Config) Validate() error {
 	}
 	if c.MaxBuilds < 1 {
 		fault("builds at a time %d: must be positive", c.MaxBuilds)
+	}
+	if err := checkSnapshotStore(c.SnapshotStore); err != nil {
+		faults = append(faults, err)
+	}
+	if c.Scrub < 0 {
+		fault("scrubbing every %s: must not be negative", c.Scrub)
 	}
 	if c.Version == "" {
 		fault("version: not set")

@@ -54,6 +54,10 @@ func (a *agent) obey(m *controlpb.CoordinatorMessage) {
 		a.notice(m.CheckpointNotice)
 	case *controlpb.CoordinatorMessage_DropPartitions:
 		a.results.Drop(m.DropPartitions)
+	case *controlpb.CoordinatorMessage_DeleteObjects:
+		a.chunks.Delete(m.DeleteObjects)
+	case *controlpb.CoordinatorMessage_CopyObjects:
+		a.chunks.Copy(m.CopyObjects)
 	case *controlpb.CoordinatorMessage_Release:
 		key := processKey{m.Release.Job, m.Release.Process}
 		if p := a.table.find(key); p != nil {

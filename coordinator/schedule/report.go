@@ -46,6 +46,8 @@ func (l *Leader) reported(w *worker, r *controlpb.Report) {
 		l.exited(w, j, facts, r, f.Exit, rc)
 	case *controlpb.Report_Commit:
 		l.committed(w, j, facts, f.Commit, rc)
+	case *controlpb.Report_Ack:
+		l.acked(j, facts, f.Ack, rc)
 	case *controlpb.Report_Splits:
 		l.discovered(j, facts, f.Splits, rc)
 	case *controlpb.Report_SplitRequest:

@@ -21,6 +21,8 @@ const (
 	EnvInsecure = "SLUICE_INSECURE" // 1: the agent's wire.Policy is insecure, so the process may dial beyond loopback
 	EnvResults  = "SLUICE_RESULTS"  // directory of stored results, which the process shares with the agent and outlives it
 	EnvSpill    = "SLUICE_SPILL"    // directory for files that nobody needs after the process; removed by the agent
+	// EnvSnapshots is where the objects of checkpoints go: peer:DIR, the worker's own store, or file:DIR, one that all machines share.
+	EnvSnapshots = "SLUICE_SNAPSHOTS"
 )
 
 // AgentEnd is the agent's side of the link to one task process.

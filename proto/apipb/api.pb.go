@@ -1619,6 +1619,515 @@ func (x *SinkInfo) GetGuarantee() jobpb.Guarantee {
 	return jobpb.Guarantee(0)
 }
 
+type CheckpointsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointsRequest) Reset() {
+	*x = CheckpointsRequest{}
+	mi := &file_proto_apipb_api_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointsRequest) ProtoMessage() {}
+
+func (x *CheckpointsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointsRequest.ProtoReflect.Descriptor instead.
+func (*CheckpointsRequest) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *CheckpointsRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *CheckpointsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+// CheckpointsResponse is the stable JSON of `checkpoints -o json`.
+type CheckpointsResponse struct {
+	state         protoimpl.MessageState    `protogen:"open.v1"`
+	Id            string                    `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                    `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Status        jobpb.JobStatus           `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.JobStatus" json:"status,omitempty"`
+	Enabled       bool                      `protobuf:"varint,4,opt,name=enabled,proto3" json:"enabled,omitempty"`            // the job takes checkpoints
+	WhyNot        string                    `protobuf:"bytes,5,opt,name=why_not,json=whyNot,proto3" json:"why_not,omitempty"` // if it does not
+	Kept          []*CheckpointInfo         `protobuf:"bytes,6,rep,name=kept,proto3" json:"kept,omitempty"`                   // oldest first; a restart goes back to the last one
+	UnderWay      *jobpb.CheckpointStart    `protobuf:"bytes,7,opt,name=under_way,json=underWay,proto3" json:"under_way,omitempty"`
+	History       []*jobpb.CheckpointRecord `protobuf:"bytes,8,rep,name=history,proto3" json:"history,omitempty"`       // newest last
+	Failed        int32                     `protobuf:"varint,9,opt,name=failed,proto3" json:"failed,omitempty"`        // in a row
+	Confirmed     uint64                    `protobuf:"varint,10,opt,name=confirmed,proto3" json:"confirmed,omitempty"` // output up to this id is visible
+	Read          *ReadInfo                 `protobuf:"bytes,11,opt,name=read,proto3" json:"read,omitempty"`
+	Wanted        int32                     `protobuf:"varint,12,opt,name=wanted,proto3" json:"wanted,omitempty"` // savepoints that were asked for and have not begun
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointsResponse) Reset() {
+	*x = CheckpointsResponse{}
+	mi := &file_proto_apipb_api_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointsResponse) ProtoMessage() {}
+
+func (x *CheckpointsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointsResponse.ProtoReflect.Descriptor instead.
+func (*CheckpointsResponse) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *CheckpointsResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CheckpointsResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CheckpointsResponse) GetStatus() jobpb.JobStatus {
+	if x != nil {
+		return x.Status
+	}
+	return jobpb.JobStatus(0)
+}
+
+func (x *CheckpointsResponse) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *CheckpointsResponse) GetWhyNot() string {
+	if x != nil {
+		return x.WhyNot
+	}
+	return ""
+}
+
+func (x *CheckpointsResponse) GetKept() []*CheckpointInfo {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+func (x *CheckpointsResponse) GetUnderWay() *jobpb.CheckpointStart {
+	if x != nil {
+		return x.UnderWay
+	}
+	return nil
+}
+
+func (x *CheckpointsResponse) GetHistory() []*jobpb.CheckpointRecord {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+func (x *CheckpointsResponse) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *CheckpointsResponse) GetConfirmed() uint64 {
+	if x != nil {
+		return x.Confirmed
+	}
+	return 0
+}
+
+func (x *CheckpointsResponse) GetRead() *ReadInfo {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *CheckpointsResponse) GetWanted() int32 {
+	if x != nil {
+		return x.Wanted
+	}
+	return 0
+}
+
+type CheckpointInfo struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind            jobpb.CheckpointKind   `protobuf:"varint,2,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"`
+	StartedUs       int64                  `protobuf:"varint,3,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	CompletedUs     int64                  `protobuf:"varint,4,opt,name=completed_us,json=completedUs,proto3" json:"completed_us,omitempty"`
+	Bytes           int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`                             // written for it
+	StateBytes      int64                  `protobuf:"varint,6,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"` // of all that it consists of
+	Manifest        *jobpb.Object          `protobuf:"bytes,7,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	Objects         int32                  `protobuf:"varint,8,opt,name=objects,proto3" json:"objects,omitempty"`
+	UnderReplicated int32                  `protobuf:"varint,9,opt,name=under_replicated,json=underReplicated,proto3" json:"under_replicated,omitempty"` // of its objects: those with fewer copies than the job asks for, or on workers that are lost
+	Missing         int32                  `protobuf:"varint,10,opt,name=missing,proto3" json:"missing,omitempty"`                                       // of its objects: those without any live copy
+	RequestId       string                 `protobuf:"bytes,11,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *CheckpointInfo) Reset() {
+	*x = CheckpointInfo{}
+	mi := &file_proto_apipb_api_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointInfo) ProtoMessage() {}
+
+func (x *CheckpointInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointInfo.ProtoReflect.Descriptor instead.
+func (*CheckpointInfo) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CheckpointInfo) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CheckpointInfo) GetKind() jobpb.CheckpointKind {
+	if x != nil {
+		return x.Kind
+	}
+	return jobpb.CheckpointKind(0)
+}
+
+func (x *CheckpointInfo) GetStartedUs() int64 {
+	if x != nil {
+		return x.StartedUs
+	}
+	return 0
+}
+
+func (x *CheckpointInfo) GetCompletedUs() int64 {
+	if x != nil {
+		return x.CompletedUs
+	}
+	return 0
+}
+
+func (x *CheckpointInfo) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *CheckpointInfo) GetStateBytes() int64 {
+	if x != nil {
+		return x.StateBytes
+	}
+	return 0
+}
+
+func (x *CheckpointInfo) GetManifest() *jobpb.Object {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
+}
+
+func (x *CheckpointInfo) GetObjects() int32 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *CheckpointInfo) GetUnderReplicated() int32 {
+	if x != nil {
+		return x.UnderReplicated
+	}
+	return 0
+}
+
+func (x *CheckpointInfo) GetMissing() int32 {
+	if x != nil {
+		return x.Missing
+	}
+	return 0
+}
+
+func (x *CheckpointInfo) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type SavepointRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Kind          jobpb.CheckpointKind   `protobuf:"varint,3,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"` // SAVEPOINT, STOP or DRAIN
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavepointRequest) Reset() {
+	*x = SavepointRequest{}
+	mi := &file_proto_apipb_api_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavepointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavepointRequest) ProtoMessage() {}
+
+func (x *SavepointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavepointRequest.ProtoReflect.Descriptor instead.
+func (*SavepointRequest) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *SavepointRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *SavepointRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *SavepointRequest) GetKind() jobpb.CheckpointKind {
+	if x != nil {
+		return x.Kind
+	}
+	return jobpb.CheckpointKind(0)
+}
+
+type SavepointResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Savepoint     *CheckpointInfo        `protobuf:"bytes,1,opt,name=savepoint,proto3" json:"savepoint,omitempty"`
+	Status        jobpb.JobStatus        `protobuf:"varint,2,opt,name=status,proto3,enum=sluice.job.JobStatus" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavepointResponse) Reset() {
+	*x = SavepointResponse{}
+	mi := &file_proto_apipb_api_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavepointResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavepointResponse) ProtoMessage() {}
+
+func (x *SavepointResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavepointResponse.ProtoReflect.Descriptor instead.
+func (*SavepointResponse) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SavepointResponse) GetSavepoint() *CheckpointInfo {
+	if x != nil {
+		return x.Savepoint
+	}
+	return nil
+}
+
+func (x *SavepointResponse) GetStatus() jobpb.JobStatus {
+	if x != nil {
+		return x.Status
+	}
+	return jobpb.JobStatus(0)
+}
+
+type DeleteSavepointRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSavepointRequest) Reset() {
+	*x = DeleteSavepointRequest{}
+	mi := &file_proto_apipb_api_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSavepointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSavepointRequest) ProtoMessage() {}
+
+func (x *DeleteSavepointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSavepointRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSavepointRequest) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *DeleteSavepointRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *DeleteSavepointRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+type DeleteSavepointResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSavepointResponse) Reset() {
+	*x = DeleteSavepointResponse{}
+	mi := &file_proto_apipb_api_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSavepointResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSavepointResponse) ProtoMessage() {}
+
+func (x *DeleteSavepointResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSavepointResponse.ProtoReflect.Descriptor instead.
+func (*DeleteSavepointResponse) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{24}
+}
+
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1629,7 +2138,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[18]
+	mi := &file_proto_apipb_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +2150,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[18]
+	mi := &file_proto_apipb_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +2163,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{18}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelRequest) GetJob() string {
@@ -1680,7 +2189,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[19]
+	mi := &file_proto_apipb_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +2201,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[19]
+	mi := &file_proto_apipb_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +2214,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{19}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelResponse) GetStatus() jobpb.JobStatus {
@@ -1726,7 +2235,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[20]
+	mi := &file_proto_apipb_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +2247,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[20]
+	mi := &file_proto_apipb_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +2260,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{20}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EventsRequest) GetJob() string {
@@ -1786,7 +2295,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[21]
+	mi := &file_proto_apipb_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +2307,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[21]
+	mi := &file_proto_apipb_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +2320,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{21}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LogsRequest) GetJob() string {
@@ -1846,7 +2355,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_proto_apipb_api_proto_msgTypes[22]
+	mi := &file_proto_apipb_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +2367,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[22]
+	mi := &file_proto_apipb_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +2380,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{22}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LogLine) GetWorker() string {
@@ -1904,7 +2413,7 @@ type WatermarksRequest struct {
 
 func (x *WatermarksRequest) Reset() {
 	*x = WatermarksRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[23]
+	mi := &file_proto_apipb_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2425,7 @@ func (x *WatermarksRequest) String() string {
 func (*WatermarksRequest) ProtoMessage() {}
 
 func (x *WatermarksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[23]
+	mi := &file_proto_apipb_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2438,7 @@ func (x *WatermarksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatermarksRequest.ProtoReflect.Descriptor instead.
 func (*WatermarksRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{23}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatermarksRequest) GetJob() string {
@@ -1956,7 +2465,7 @@ type WatermarksResponse struct {
 
 func (x *WatermarksResponse) Reset() {
 	*x = WatermarksResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[24]
+	mi := &file_proto_apipb_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2477,7 @@ func (x *WatermarksResponse) String() string {
 func (*WatermarksResponse) ProtoMessage() {}
 
 func (x *WatermarksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[24]
+	mi := &file_proto_apipb_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2490,7 @@ func (x *WatermarksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatermarksResponse.ProtoReflect.Descriptor instead.
 func (*WatermarksResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{24}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WatermarksResponse) GetId() string {
@@ -2056,7 +2565,7 @@ type OperatorClock struct {
 
 func (x *OperatorClock) Reset() {
 	*x = OperatorClock{}
-	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	mi := &file_proto_apipb_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2577,7 @@ func (x *OperatorClock) String() string {
 func (*OperatorClock) ProtoMessage() {}
 
 func (x *OperatorClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	mi := &file_proto_apipb_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2590,7 @@ func (x *OperatorClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorClock.ProtoReflect.Descriptor instead.
 func (*OperatorClock) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{25}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OperatorClock) GetOperator() string {
@@ -2146,7 +2655,7 @@ type SubtaskClock struct {
 
 func (x *SubtaskClock) Reset() {
 	*x = SubtaskClock{}
-	mi := &file_proto_apipb_api_proto_msgTypes[26]
+	mi := &file_proto_apipb_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2667,7 @@ func (x *SubtaskClock) String() string {
 func (*SubtaskClock) ProtoMessage() {}
 
 func (x *SubtaskClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[26]
+	mi := &file_proto_apipb_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2680,7 @@ func (x *SubtaskClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskClock.ProtoReflect.Descriptor instead.
 func (*SubtaskClock) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{26}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SubtaskClock) GetIndex() int32 {
@@ -2226,7 +2735,7 @@ type Blame struct {
 
 func (x *Blame) Reset() {
 	*x = Blame{}
-	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	mi := &file_proto_apipb_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2238,7 +2747,7 @@ func (x *Blame) String() string {
 func (*Blame) ProtoMessage() {}
 
 func (x *Blame) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	mi := &file_proto_apipb_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2251,7 +2760,7 @@ func (x *Blame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blame.ProtoReflect.Descriptor instead.
 func (*Blame) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{27}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Blame) GetSteps() []*BlameStep {
@@ -2324,7 +2833,7 @@ type BlameStep struct {
 
 func (x *BlameStep) Reset() {
 	*x = BlameStep{}
-	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	mi := &file_proto_apipb_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2336,7 +2845,7 @@ func (x *BlameStep) String() string {
 func (*BlameStep) ProtoMessage() {}
 
 func (x *BlameStep) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	mi := &file_proto_apipb_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2349,7 +2858,7 @@ func (x *BlameStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlameStep.ProtoReflect.Descriptor instead.
 func (*BlameStep) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{28}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *BlameStep) GetOperator() string {
@@ -2407,7 +2916,7 @@ type UploadRequest struct {
 
 func (x *UploadRequest) Reset() {
 	*x = UploadRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[29]
+	mi := &file_proto_apipb_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2928,7 @@ func (x *UploadRequest) String() string {
 func (*UploadRequest) ProtoMessage() {}
 
 func (x *UploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[29]
+	mi := &file_proto_apipb_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2941,7 @@ func (x *UploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadRequest.ProtoReflect.Descriptor instead.
 func (*UploadRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{29}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UploadRequest) GetPart() isUploadRequest_Part {
@@ -2486,7 +2995,7 @@ type UploadHeader struct {
 
 func (x *UploadHeader) Reset() {
 	*x = UploadHeader{}
-	mi := &file_proto_apipb_api_proto_msgTypes[30]
+	mi := &file_proto_apipb_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +3007,7 @@ func (x *UploadHeader) String() string {
 func (*UploadHeader) ProtoMessage() {}
 
 func (x *UploadHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[30]
+	mi := &file_proto_apipb_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +3020,7 @@ func (x *UploadHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadHeader.ProtoReflect.Descriptor instead.
 func (*UploadHeader) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{30}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UploadHeader) GetDigest() string {
@@ -2538,7 +3047,7 @@ type UploadResponse struct {
 
 func (x *UploadResponse) Reset() {
 	*x = UploadResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[31]
+	mi := &file_proto_apipb_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +3059,7 @@ func (x *UploadResponse) String() string {
 func (*UploadResponse) ProtoMessage() {}
 
 func (x *UploadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[31]
+	mi := &file_proto_apipb_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +3072,7 @@ func (x *UploadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadResponse.ProtoReflect.Descriptor instead.
 func (*UploadResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{31}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UploadResponse) GetDigest() string {
@@ -2589,7 +3098,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[32]
+	mi := &file_proto_apipb_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +3110,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[32]
+	mi := &file_proto_apipb_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +3123,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{32}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StatRequest) GetDigest() string {
@@ -2634,7 +3143,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[33]
+	mi := &file_proto_apipb_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2646,7 +3155,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[33]
+	mi := &file_proto_apipb_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2659,7 +3168,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{33}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StatResponse) GetExists() bool {
@@ -2685,7 +3194,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[34]
+	mi := &file_proto_apipb_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +3206,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[34]
+	mi := &file_proto_apipb_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +3219,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{34}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FetchRequest) GetDigest() string {
@@ -2729,7 +3238,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_proto_apipb_api_proto_msgTypes[35]
+	mi := &file_proto_apipb_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +3250,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[35]
+	mi := &file_proto_apipb_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +3263,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{35}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -2772,7 +3281,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[36]
+	mi := &file_proto_apipb_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +3293,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[36]
+	mi := &file_proto_apipb_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +3306,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{36}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{43}
 }
 
 type InfoResponse struct {
@@ -2818,7 +3327,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[37]
+	mi := &file_proto_apipb_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +3339,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[37]
+	mi := &file_proto_apipb_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2843,7 +3352,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{37}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *InfoResponse) GetCluster() string {
@@ -2925,7 +3434,7 @@ type WorkersRequest struct {
 
 func (x *WorkersRequest) Reset() {
 	*x = WorkersRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[38]
+	mi := &file_proto_apipb_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +3446,7 @@ func (x *WorkersRequest) String() string {
 func (*WorkersRequest) ProtoMessage() {}
 
 func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[38]
+	mi := &file_proto_apipb_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +3459,7 @@ func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersRequest.ProtoReflect.Descriptor instead.
 func (*WorkersRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{38}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WorkersRequest) GetStale() bool {
@@ -2970,7 +3479,7 @@ type WorkersResponse struct {
 
 func (x *WorkersResponse) Reset() {
 	*x = WorkersResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[39]
+	mi := &file_proto_apipb_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +3491,7 @@ func (x *WorkersResponse) String() string {
 func (*WorkersResponse) ProtoMessage() {}
 
 func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[39]
+	mi := &file_proto_apipb_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +3504,7 @@ func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersResponse.ProtoReflect.Descriptor instead.
 func (*WorkersResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{39}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WorkersResponse) GetWorkers() []*WorkerInfo {
@@ -3023,7 +3532,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[40]
+	mi := &file_proto_apipb_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3035,7 +3544,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[40]
+	mi := &file_proto_apipb_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3048,7 +3557,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{40}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WorkerInfo) GetWorker() *commandpb.Worker {
@@ -3082,7 +3591,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[41]
+	mi := &file_proto_apipb_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3603,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[41]
+	mi := &file_proto_apipb_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3616,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{41}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -3132,7 +3641,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[42]
+	mi := &file_proto_apipb_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3144,7 +3653,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[42]
+	mi := &file_proto_apipb_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3157,7 +3666,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{42}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{49}
 }
 
 type PeersRequest struct {
@@ -3169,7 +3678,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[43]
+	mi := &file_proto_apipb_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3690,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[43]
+	mi := &file_proto_apipb_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3703,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{43}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PeersRequest) GetStale() bool {
@@ -3215,7 +3724,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[44]
+	mi := &file_proto_apipb_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3227,7 +3736,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[44]
+	mi := &file_proto_apipb_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3240,7 +3749,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{44}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PeersResponse) GetPeers() []*PeerInfo {
@@ -3281,7 +3790,7 @@ type PeerInfo struct {
 
 func (x *PeerInfo) Reset() {
 	*x = PeerInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[45]
+	mi := &file_proto_apipb_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3293,7 +3802,7 @@ func (x *PeerInfo) String() string {
 func (*PeerInfo) ProtoMessage() {}
 
 func (x *PeerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[45]
+	mi := &file_proto_apipb_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3306,7 +3815,7 @@ func (x *PeerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerInfo.ProtoReflect.Descriptor instead.
 func (*PeerInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{45}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PeerInfo) GetId() string {
@@ -3383,7 +3892,7 @@ type AddPeerRequest struct {
 
 func (x *AddPeerRequest) Reset() {
 	*x = AddPeerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[46]
+	mi := &file_proto_apipb_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +3904,7 @@ func (x *AddPeerRequest) String() string {
 func (*AddPeerRequest) ProtoMessage() {}
 
 func (x *AddPeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[46]
+	mi := &file_proto_apipb_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +3917,7 @@ func (x *AddPeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPeerRequest.ProtoReflect.Descriptor instead.
 func (*AddPeerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{46}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AddPeerRequest) GetId() string {
@@ -3440,7 +3949,7 @@ type AddPeerResponse struct {
 
 func (x *AddPeerResponse) Reset() {
 	*x = AddPeerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[47]
+	mi := &file_proto_apipb_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3452,7 +3961,7 @@ func (x *AddPeerResponse) String() string {
 func (*AddPeerResponse) ProtoMessage() {}
 
 func (x *AddPeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[47]
+	mi := &file_proto_apipb_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3465,7 +3974,7 @@ func (x *AddPeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPeerResponse.ProtoReflect.Descriptor instead.
 func (*AddPeerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{47}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{54}
 }
 
 type RemovePeerRequest struct {
@@ -3478,7 +3987,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[48]
+	mi := &file_proto_apipb_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3999,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[48]
+	mi := &file_proto_apipb_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +4012,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{48}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -3528,7 +4037,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[49]
+	mi := &file_proto_apipb_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +4049,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[49]
+	mi := &file_proto_apipb_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +4062,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{49}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{56}
 }
 
 type TransferLeaderRequest struct {
@@ -3565,7 +4074,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[50]
+	mi := &file_proto_apipb_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +4086,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[50]
+	mi := &file_proto_apipb_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +4099,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{50}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -3609,7 +4118,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[51]
+	mi := &file_proto_apipb_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3621,7 +4130,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[51]
+	mi := &file_proto_apipb_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3634,7 +4143,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{51}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -3652,7 +4161,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[52]
+	mi := &file_proto_apipb_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +4173,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[52]
+	mi := &file_proto_apipb_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +4186,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{52}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{59}
 }
 
 type RestoreSnapshotRequest struct {
@@ -3689,7 +4198,7 @@ type RestoreSnapshotRequest struct {
 
 func (x *RestoreSnapshotRequest) Reset() {
 	*x = RestoreSnapshotRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[53]
+	mi := &file_proto_apipb_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3701,7 +4210,7 @@ func (x *RestoreSnapshotRequest) String() string {
 func (*RestoreSnapshotRequest) ProtoMessage() {}
 
 func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[53]
+	mi := &file_proto_apipb_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3714,7 +4223,7 @@ func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{53}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RestoreSnapshotRequest) GetData() []byte {
@@ -3733,7 +4242,7 @@ type RestoreSnapshotResponse struct {
 
 func (x *RestoreSnapshotResponse) Reset() {
 	*x = RestoreSnapshotResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[54]
+	mi := &file_proto_apipb_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3745,7 +4254,7 @@ func (x *RestoreSnapshotResponse) String() string {
 func (*RestoreSnapshotResponse) ProtoMessage() {}
 
 func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[54]
+	mi := &file_proto_apipb_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3758,7 +4267,7 @@ func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{54}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RestoreSnapshotResponse) GetIndex() uint64 {
@@ -3783,7 +4292,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[55]
+	mi := &file_proto_apipb_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +4304,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[55]
+	mi := &file_proto_apipb_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +4317,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{55}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *HelloRequest) GetId() string {
@@ -3877,7 +4386,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[56]
+	mi := &file_proto_apipb_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +4398,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[56]
+	mi := &file_proto_apipb_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +4411,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{56}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *HelloResponse) GetId() string {
@@ -3980,7 +4489,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[57]
+	mi := &file_proto_apipb_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4501,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[57]
+	mi := &file_proto_apipb_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4514,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{57}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *JoinRequest) GetId() string {
@@ -4045,7 +4554,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[58]
+	mi := &file_proto_apipb_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4057,7 +4566,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[58]
+	mi := &file_proto_apipb_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4070,7 +4579,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{58}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *JoinResponse) GetCluster() string {
@@ -4088,7 +4597,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[59]
+	mi := &file_proto_apipb_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +4609,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[59]
+	mi := &file_proto_apipb_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4113,7 +4622,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{59}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{66}
 }
 
 type InventoryResponse struct {
@@ -4125,7 +4634,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[60]
+	mi := &file_proto_apipb_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4137,7 +4646,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[60]
+	mi := &file_proto_apipb_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4150,7 +4659,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{60}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *InventoryResponse) GetArtifacts() []string {
@@ -4169,7 +4678,7 @@ type ChainRequest struct {
 
 func (x *ChainRequest) Reset() {
 	*x = ChainRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[61]
+	mi := &file_proto_apipb_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4181,7 +4690,7 @@ func (x *ChainRequest) String() string {
 func (*ChainRequest) ProtoMessage() {}
 
 func (x *ChainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[61]
+	mi := &file_proto_apipb_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4194,7 +4703,7 @@ func (x *ChainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainRequest.ProtoReflect.Descriptor instead.
 func (*ChainRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{61}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ChainRequest) GetIndex() uint64 {
@@ -4215,7 +4724,7 @@ type ChainResponse struct {
 
 func (x *ChainResponse) Reset() {
 	*x = ChainResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[62]
+	mi := &file_proto_apipb_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4227,7 +4736,7 @@ func (x *ChainResponse) String() string {
 func (*ChainResponse) ProtoMessage() {}
 
 func (x *ChainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[62]
+	mi := &file_proto_apipb_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4240,7 +4749,7 @@ func (x *ChainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainResponse.ProtoReflect.Descriptor instead.
 func (*ChainResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{62}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ChainResponse) GetApplied() uint64 {
@@ -4413,7 +4922,52 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\arecords\x18\x06 \x01(\x03R\arecords\"[\n" +
 	"\bSinkInfo\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x123\n" +
-	"\tguarantee\x18\x02 \x01(\x0e2\x15.sluice.job.GuaranteeR\tguarantee\"@\n" +
+	"\tguarantee\x18\x02 \x01(\x0e2\x15.sluice.job.GuaranteeR\tguarantee\"<\n" +
+	"\x12CheckpointsRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xb5\x03\n" +
+	"\x13CheckpointsResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12-\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x15.sluice.job.JobStatusR\x06status\x12\x18\n" +
+	"\aenabled\x18\x04 \x01(\bR\aenabled\x12\x17\n" +
+	"\awhy_not\x18\x05 \x01(\tR\x06whyNot\x12.\n" +
+	"\x04kept\x18\x06 \x03(\v2\x1a.sluice.api.CheckpointInfoR\x04kept\x128\n" +
+	"\tunder_way\x18\a \x01(\v2\x1b.sluice.job.CheckpointStartR\bunderWay\x126\n" +
+	"\ahistory\x18\b \x03(\v2\x1c.sluice.job.CheckpointRecordR\ahistory\x12\x16\n" +
+	"\x06failed\x18\t \x01(\x05R\x06failed\x12\x1c\n" +
+	"\tconfirmed\x18\n" +
+	" \x01(\x04R\tconfirmed\x12(\n" +
+	"\x04read\x18\v \x01(\v2\x14.sluice.api.ReadInfoR\x04read\x12\x16\n" +
+	"\x06wanted\x18\f \x01(\x05R\x06wanted\"\xf7\x02\n" +
+	"\x0eCheckpointInfo\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12.\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\x12\x1d\n" +
+	"\n" +
+	"started_us\x18\x03 \x01(\x03R\tstartedUs\x12!\n" +
+	"\fcompleted_us\x18\x04 \x01(\x03R\vcompletedUs\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x1f\n" +
+	"\vstate_bytes\x18\x06 \x01(\x03R\n" +
+	"stateBytes\x12.\n" +
+	"\bmanifest\x18\a \x01(\v2\x12.sluice.job.ObjectR\bmanifest\x12\x18\n" +
+	"\aobjects\x18\b \x01(\x05R\aobjects\x12)\n" +
+	"\x10under_replicated\x18\t \x01(\x05R\x0funderReplicated\x12\x18\n" +
+	"\amissing\x18\n" +
+	" \x01(\x05R\amissing\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\v \x01(\tR\trequestId\"s\n" +
+	"\x10SavepointRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12.\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\"|\n" +
+	"\x11SavepointResponse\x128\n" +
+	"\tsavepoint\x18\x01 \x01(\v2\x1a.sluice.api.CheckpointInfoR\tsavepoint\x12-\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x15.sluice.job.JobStatusR\x06status\":\n" +
+	"\x16DeleteSavepointRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\"\x19\n" +
+	"\x17DeleteSavepointResponse\"@\n" +
 	"\rCancelRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1d\n" +
 	"\n" +
@@ -4610,7 +5164,7 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\rBLAME_NO_TIME\x10\t\x12\x0f\n" +
 	"\vBLAME_ENDED\x10\n" +
 	"\x12\x10\n" +
-	"\fBLAME_STORED\x10\v2\xbb\x04\n" +
+	"\fBLAME_STORED\x10\v2\xb1\x06\n" +
 	"\x04Jobs\x12?\n" +
 	"\x06Submit\x12\x19.sluice.api.SubmitRequest\x1a\x1a.sluice.api.SubmitResponse\x129\n" +
 	"\x04Plan\x12\x17.sluice.api.PlanRequest\x1a\x18.sluice.api.PlanResponse\x129\n" +
@@ -4621,7 +5175,10 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x06Events\x12\x19.sluice.api.EventsRequest\x1a\x11.sluice.job.Event0\x01\x126\n" +
 	"\x04Logs\x12\x17.sluice.api.LogsRequest\x1a\x13.sluice.api.LogLine0\x01\x12K\n" +
 	"\n" +
-	"Watermarks\x12\x1d.sluice.api.WatermarksRequest\x1a\x1e.sluice.api.WatermarksResponse2\xc1\x01\n" +
+	"Watermarks\x12\x1d.sluice.api.WatermarksRequest\x1a\x1e.sluice.api.WatermarksResponse\x12N\n" +
+	"\vCheckpoints\x12\x1e.sluice.api.CheckpointsRequest\x1a\x1f.sluice.api.CheckpointsResponse\x12H\n" +
+	"\tSavepoint\x12\x1c.sluice.api.SavepointRequest\x1a\x1d.sluice.api.SavepointResponse\x12Z\n" +
+	"\x0fDeleteSavepoint\x12\".sluice.api.DeleteSavepointRequest\x1a#.sluice.api.DeleteSavepointResponse2\xc1\x01\n" +
 	"\tArtifacts\x12A\n" +
 	"\x06Upload\x12\x19.sluice.api.UploadRequest\x1a\x1a.sluice.api.UploadResponse(\x01\x129\n" +
 	"\x04Stat\x12\x17.sluice.api.StatRequest\x1a\x18.sluice.api.StatResponse\x126\n" +
@@ -4657,7 +5214,7 @@ func file_proto_apipb_api_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_apipb_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_apipb_api_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_proto_apipb_api_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_proto_apipb_api_proto_goTypes = []any{
 	(BlameCause)(0),                 // 0: sluice.api.BlameCause
 	(*ErrorDetail)(nil),             // 1: sluice.api.ErrorDetail
@@ -4678,177 +5235,204 @@ var file_proto_apipb_api_proto_goTypes = []any{
 	(*EdgeInfo)(nil),                // 16: sluice.api.EdgeInfo
 	(*ResultInfo)(nil),              // 17: sluice.api.ResultInfo
 	(*SinkInfo)(nil),                // 18: sluice.api.SinkInfo
-	(*CancelRequest)(nil),           // 19: sluice.api.CancelRequest
-	(*CancelResponse)(nil),          // 20: sluice.api.CancelResponse
-	(*EventsRequest)(nil),           // 21: sluice.api.EventsRequest
-	(*LogsRequest)(nil),             // 22: sluice.api.LogsRequest
-	(*LogLine)(nil),                 // 23: sluice.api.LogLine
-	(*WatermarksRequest)(nil),       // 24: sluice.api.WatermarksRequest
-	(*WatermarksResponse)(nil),      // 25: sluice.api.WatermarksResponse
-	(*OperatorClock)(nil),           // 26: sluice.api.OperatorClock
-	(*SubtaskClock)(nil),            // 27: sluice.api.SubtaskClock
-	(*Blame)(nil),                   // 28: sluice.api.Blame
-	(*BlameStep)(nil),               // 29: sluice.api.BlameStep
-	(*UploadRequest)(nil),           // 30: sluice.api.UploadRequest
-	(*UploadHeader)(nil),            // 31: sluice.api.UploadHeader
-	(*UploadResponse)(nil),          // 32: sluice.api.UploadResponse
-	(*StatRequest)(nil),             // 33: sluice.api.StatRequest
-	(*StatResponse)(nil),            // 34: sluice.api.StatResponse
-	(*FetchRequest)(nil),            // 35: sluice.api.FetchRequest
-	(*Chunk)(nil),                   // 36: sluice.api.Chunk
-	(*InfoRequest)(nil),             // 37: sluice.api.InfoRequest
-	(*InfoResponse)(nil),            // 38: sluice.api.InfoResponse
-	(*WorkersRequest)(nil),          // 39: sluice.api.WorkersRequest
-	(*WorkersResponse)(nil),         // 40: sluice.api.WorkersResponse
-	(*WorkerInfo)(nil),              // 41: sluice.api.WorkerInfo
-	(*DrainWorkerRequest)(nil),      // 42: sluice.api.DrainWorkerRequest
-	(*DrainWorkerResponse)(nil),     // 43: sluice.api.DrainWorkerResponse
-	(*PeersRequest)(nil),            // 44: sluice.api.PeersRequest
-	(*PeersResponse)(nil),           // 45: sluice.api.PeersResponse
-	(*PeerInfo)(nil),                // 46: sluice.api.PeerInfo
-	(*AddPeerRequest)(nil),          // 47: sluice.api.AddPeerRequest
-	(*AddPeerResponse)(nil),         // 48: sluice.api.AddPeerResponse
-	(*RemovePeerRequest)(nil),       // 49: sluice.api.RemovePeerRequest
-	(*RemovePeerResponse)(nil),      // 50: sluice.api.RemovePeerResponse
-	(*TransferLeaderRequest)(nil),   // 51: sluice.api.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 52: sluice.api.TransferLeaderResponse
-	(*SaveSnapshotRequest)(nil),     // 53: sluice.api.SaveSnapshotRequest
-	(*RestoreSnapshotRequest)(nil),  // 54: sluice.api.RestoreSnapshotRequest
-	(*RestoreSnapshotResponse)(nil), // 55: sluice.api.RestoreSnapshotResponse
-	(*HelloRequest)(nil),            // 56: sluice.api.HelloRequest
-	(*HelloResponse)(nil),           // 57: sluice.api.HelloResponse
-	(*JoinRequest)(nil),             // 58: sluice.api.JoinRequest
-	(*JoinResponse)(nil),            // 59: sluice.api.JoinResponse
-	(*InventoryRequest)(nil),        // 60: sluice.api.InventoryRequest
-	(*InventoryResponse)(nil),       // 61: sluice.api.InventoryResponse
-	(*ChainRequest)(nil),            // 62: sluice.api.ChainRequest
-	(*ChainResponse)(nil),           // 63: sluice.api.ChainResponse
-	nil,                             // 64: sluice.api.StatusResponse.ParamsEntry
-	nil,                             // 65: sluice.api.StatusResponse.SettingsEntry
-	(*jobpb.JobSpec)(nil),           // 66: sluice.job.JobSpec
-	(*jobpb.Plan)(nil),              // 67: sluice.job.Plan
-	(*jobpb.Diagnostic)(nil),        // 68: sluice.job.Diagnostic
-	(jobpb.JobStatus)(0),            // 69: sluice.job.JobStatus
-	(*jobpb.Failure)(nil),           // 70: sluice.job.Failure
-	(jobpb.SubtaskState)(0),         // 71: sluice.job.SubtaskState
-	(*jobpb.Counters)(nil),          // 72: sluice.job.Counters
-	(jobpb.RegionStatus)(0),         // 73: sluice.job.RegionStatus
-	(jobpb.Partitioner)(0),          // 74: sluice.job.Partitioner
-	(jobpb.ExchangeKind)(0),         // 75: sluice.job.ExchangeKind
-	(jobpb.Guarantee)(0),            // 76: sluice.job.Guarantee
-	(taskpb.ClockState)(0),          // 77: sluice.task.ClockState
-	(*taskpb.Clock)(nil),            // 78: sluice.task.Clock
-	(*taskpb.SplitClock)(nil),       // 79: sluice.task.SplitClock
-	(*commandpb.Worker)(nil),        // 80: sluice.command.Worker
-	(*jobpb.Event)(nil),             // 81: sluice.job.Event
+	(*CheckpointsRequest)(nil),      // 19: sluice.api.CheckpointsRequest
+	(*CheckpointsResponse)(nil),     // 20: sluice.api.CheckpointsResponse
+	(*CheckpointInfo)(nil),          // 21: sluice.api.CheckpointInfo
+	(*SavepointRequest)(nil),        // 22: sluice.api.SavepointRequest
+	(*SavepointResponse)(nil),       // 23: sluice.api.SavepointResponse
+	(*DeleteSavepointRequest)(nil),  // 24: sluice.api.DeleteSavepointRequest
+	(*DeleteSavepointResponse)(nil), // 25: sluice.api.DeleteSavepointResponse
+	(*CancelRequest)(nil),           // 26: sluice.api.CancelRequest
+	(*CancelResponse)(nil),          // 27: sluice.api.CancelResponse
+	(*EventsRequest)(nil),           // 28: sluice.api.EventsRequest
+	(*LogsRequest)(nil),             // 29: sluice.api.LogsRequest
+	(*LogLine)(nil),                 // 30: sluice.api.LogLine
+	(*WatermarksRequest)(nil),       // 31: sluice.api.WatermarksRequest
+	(*WatermarksResponse)(nil),      // 32: sluice.api.WatermarksResponse
+	(*OperatorClock)(nil),           // 33: sluice.api.OperatorClock
+	(*SubtaskClock)(nil),            // 34: sluice.api.SubtaskClock
+	(*Blame)(nil),                   // 35: sluice.api.Blame
+	(*BlameStep)(nil),               // 36: sluice.api.BlameStep
+	(*UploadRequest)(nil),           // 37: sluice.api.UploadRequest
+	(*UploadHeader)(nil),            // 38: sluice.api.UploadHeader
+	(*UploadResponse)(nil),          // 39: sluice.api.UploadResponse
+	(*StatRequest)(nil),             // 40: sluice.api.StatRequest
+	(*StatResponse)(nil),            // 41: sluice.api.StatResponse
+	(*FetchRequest)(nil),            // 42: sluice.api.FetchRequest
+	(*Chunk)(nil),                   // 43: sluice.api.Chunk
+	(*InfoRequest)(nil),             // 44: sluice.api.InfoRequest
+	(*InfoResponse)(nil),            // 45: sluice.api.InfoResponse
+	(*WorkersRequest)(nil),          // 46: sluice.api.WorkersRequest
+	(*WorkersResponse)(nil),         // 47: sluice.api.WorkersResponse
+	(*WorkerInfo)(nil),              // 48: sluice.api.WorkerInfo
+	(*DrainWorkerRequest)(nil),      // 49: sluice.api.DrainWorkerRequest
+	(*DrainWorkerResponse)(nil),     // 50: sluice.api.DrainWorkerResponse
+	(*PeersRequest)(nil),            // 51: sluice.api.PeersRequest
+	(*PeersResponse)(nil),           // 52: sluice.api.PeersResponse
+	(*PeerInfo)(nil),                // 53: sluice.api.PeerInfo
+	(*AddPeerRequest)(nil),          // 54: sluice.api.AddPeerRequest
+	(*AddPeerResponse)(nil),         // 55: sluice.api.AddPeerResponse
+	(*RemovePeerRequest)(nil),       // 56: sluice.api.RemovePeerRequest
+	(*RemovePeerResponse)(nil),      // 57: sluice.api.RemovePeerResponse
+	(*TransferLeaderRequest)(nil),   // 58: sluice.api.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 59: sluice.api.TransferLeaderResponse
+	(*SaveSnapshotRequest)(nil),     // 60: sluice.api.SaveSnapshotRequest
+	(*RestoreSnapshotRequest)(nil),  // 61: sluice.api.RestoreSnapshotRequest
+	(*RestoreSnapshotResponse)(nil), // 62: sluice.api.RestoreSnapshotResponse
+	(*HelloRequest)(nil),            // 63: sluice.api.HelloRequest
+	(*HelloResponse)(nil),           // 64: sluice.api.HelloResponse
+	(*JoinRequest)(nil),             // 65: sluice.api.JoinRequest
+	(*JoinResponse)(nil),            // 66: sluice.api.JoinResponse
+	(*InventoryRequest)(nil),        // 67: sluice.api.InventoryRequest
+	(*InventoryResponse)(nil),       // 68: sluice.api.InventoryResponse
+	(*ChainRequest)(nil),            // 69: sluice.api.ChainRequest
+	(*ChainResponse)(nil),           // 70: sluice.api.ChainResponse
+	nil,                             // 71: sluice.api.StatusResponse.ParamsEntry
+	nil,                             // 72: sluice.api.StatusResponse.SettingsEntry
+	(*jobpb.JobSpec)(nil),           // 73: sluice.job.JobSpec
+	(*jobpb.Plan)(nil),              // 74: sluice.job.Plan
+	(*jobpb.Diagnostic)(nil),        // 75: sluice.job.Diagnostic
+	(jobpb.JobStatus)(0),            // 76: sluice.job.JobStatus
+	(*jobpb.Failure)(nil),           // 77: sluice.job.Failure
+	(jobpb.SubtaskState)(0),         // 78: sluice.job.SubtaskState
+	(*jobpb.Counters)(nil),          // 79: sluice.job.Counters
+	(jobpb.RegionStatus)(0),         // 80: sluice.job.RegionStatus
+	(jobpb.Partitioner)(0),          // 81: sluice.job.Partitioner
+	(jobpb.ExchangeKind)(0),         // 82: sluice.job.ExchangeKind
+	(jobpb.Guarantee)(0),            // 83: sluice.job.Guarantee
+	(*jobpb.CheckpointStart)(nil),   // 84: sluice.job.CheckpointStart
+	(*jobpb.CheckpointRecord)(nil),  // 85: sluice.job.CheckpointRecord
+	(jobpb.CheckpointKind)(0),       // 86: sluice.job.CheckpointKind
+	(*jobpb.Object)(nil),            // 87: sluice.job.Object
+	(taskpb.ClockState)(0),          // 88: sluice.task.ClockState
+	(*taskpb.Clock)(nil),            // 89: sluice.task.Clock
+	(*taskpb.SplitClock)(nil),       // 90: sluice.task.SplitClock
+	(*commandpb.Worker)(nil),        // 91: sluice.command.Worker
+	(*jobpb.Event)(nil),             // 92: sluice.job.Event
 }
 var file_proto_apipb_api_proto_depIdxs = []int32{
-	66, // 0: sluice.api.SubmitRequest.spec:type_name -> sluice.job.JobSpec
-	66, // 1: sluice.api.PlanRequest.spec:type_name -> sluice.job.JobSpec
-	67, // 2: sluice.api.PlanResponse.plan:type_name -> sluice.job.Plan
-	68, // 3: sluice.api.PlanResponse.errors:type_name -> sluice.job.Diagnostic
+	73, // 0: sluice.api.SubmitRequest.spec:type_name -> sluice.job.JobSpec
+	73, // 1: sluice.api.PlanRequest.spec:type_name -> sluice.job.JobSpec
+	74, // 2: sluice.api.PlanResponse.plan:type_name -> sluice.job.Plan
+	75, // 3: sluice.api.PlanResponse.errors:type_name -> sluice.job.Diagnostic
 	16, // 4: sluice.api.PlanResponse.edges:type_name -> sluice.api.EdgeInfo
 	14, // 5: sluice.api.PlanResponse.regions:type_name -> sluice.api.RegionInfo
-	69, // 6: sluice.api.ListRequest.status:type_name -> sluice.job.JobStatus
+	76, // 6: sluice.api.ListRequest.status:type_name -> sluice.job.JobStatus
 	8,  // 7: sluice.api.ListResponse.jobs:type_name -> sluice.api.JobSummary
 	9,  // 8: sluice.api.ListResponse.read:type_name -> sluice.api.ReadInfo
-	69, // 9: sluice.api.JobSummary.status:type_name -> sluice.job.JobStatus
-	69, // 10: sluice.api.WaitRequest.until:type_name -> sluice.job.JobStatus
-	69, // 11: sluice.api.StatusResponse.status:type_name -> sluice.job.JobStatus
+	76, // 9: sluice.api.JobSummary.status:type_name -> sluice.job.JobStatus
+	76, // 10: sluice.api.WaitRequest.until:type_name -> sluice.job.JobStatus
+	76, // 11: sluice.api.StatusResponse.status:type_name -> sluice.job.JobStatus
 	13, // 12: sluice.api.StatusResponse.subtasks:type_name -> sluice.api.SubtaskStatus
 	14, // 13: sluice.api.StatusResponse.regions:type_name -> sluice.api.RegionInfo
 	16, // 14: sluice.api.StatusResponse.edges:type_name -> sluice.api.EdgeInfo
-	70, // 15: sluice.api.StatusResponse.failure:type_name -> sluice.job.Failure
-	70, // 16: sluice.api.StatusResponse.failures:type_name -> sluice.job.Failure
+	77, // 15: sluice.api.StatusResponse.failure:type_name -> sluice.job.Failure
+	77, // 16: sluice.api.StatusResponse.failures:type_name -> sluice.job.Failure
 	18, // 17: sluice.api.StatusResponse.sinks:type_name -> sluice.api.SinkInfo
-	68, // 18: sluice.api.StatusResponse.warnings:type_name -> sluice.job.Diagnostic
-	64, // 19: sluice.api.StatusResponse.params:type_name -> sluice.api.StatusResponse.ParamsEntry
-	65, // 20: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
+	75, // 18: sluice.api.StatusResponse.warnings:type_name -> sluice.job.Diagnostic
+	71, // 19: sluice.api.StatusResponse.params:type_name -> sluice.api.StatusResponse.ParamsEntry
+	72, // 20: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
 	9,  // 21: sluice.api.StatusResponse.read:type_name -> sluice.api.ReadInfo
-	71, // 22: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
-	72, // 23: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
-	73, // 24: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
+	78, // 22: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
+	79, // 23: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
+	80, // 24: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
 	15, // 25: sluice.api.RegionInfo.after:type_name -> sluice.api.RegionRange
-	74, // 26: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
-	75, // 27: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
+	81, // 26: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
+	82, // 27: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
 	17, // 28: sluice.api.EdgeInfo.result:type_name -> sluice.api.ResultInfo
-	76, // 29: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
-	69, // 30: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
-	69, // 31: sluice.api.WatermarksResponse.status:type_name -> sluice.job.JobStatus
-	26, // 32: sluice.api.WatermarksResponse.operators:type_name -> sluice.api.OperatorClock
-	28, // 33: sluice.api.WatermarksResponse.blames:type_name -> sluice.api.Blame
-	9,  // 34: sluice.api.WatermarksResponse.read:type_name -> sluice.api.ReadInfo
-	77, // 35: sluice.api.OperatorClock.state:type_name -> sluice.task.ClockState
-	27, // 36: sluice.api.OperatorClock.subtasks:type_name -> sluice.api.SubtaskClock
-	71, // 37: sluice.api.SubtaskClock.state:type_name -> sluice.job.SubtaskState
-	78, // 38: sluice.api.SubtaskClock.clock:type_name -> sluice.task.Clock
-	29, // 39: sluice.api.Blame.steps:type_name -> sluice.api.BlameStep
-	0,  // 40: sluice.api.Blame.cause:type_name -> sluice.api.BlameCause
-	79, // 41: sluice.api.Blame.split:type_name -> sluice.task.SplitClock
-	71, // 42: sluice.api.Blame.state:type_name -> sluice.job.SubtaskState
-	31, // 43: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
-	41, // 44: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
-	9,  // 45: sluice.api.WorkersResponse.read:type_name -> sluice.api.ReadInfo
-	80, // 46: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
-	46, // 47: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
-	9,  // 48: sluice.api.PeersResponse.read:type_name -> sluice.api.ReadInfo
-	2,  // 49: sluice.api.Jobs.Submit:input_type -> sluice.api.SubmitRequest
-	4,  // 50: sluice.api.Jobs.Plan:input_type -> sluice.api.PlanRequest
-	6,  // 51: sluice.api.Jobs.List:input_type -> sluice.api.ListRequest
-	10, // 52: sluice.api.Jobs.Status:input_type -> sluice.api.StatusRequest
-	11, // 53: sluice.api.Jobs.Wait:input_type -> sluice.api.WaitRequest
-	19, // 54: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
-	21, // 55: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
-	22, // 56: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
-	24, // 57: sluice.api.Jobs.Watermarks:input_type -> sluice.api.WatermarksRequest
-	30, // 58: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
-	33, // 59: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
-	35, // 60: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
-	37, // 61: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
-	39, // 62: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
-	42, // 63: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
-	44, // 64: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
-	47, // 65: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
-	49, // 66: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
-	51, // 67: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
-	53, // 68: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
-	54, // 69: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
-	56, // 70: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
-	58, // 71: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
-	30, // 72: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
-	60, // 73: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
-	62, // 74: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
-	3,  // 75: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
-	5,  // 76: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
-	7,  // 77: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
-	12, // 78: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
-	12, // 79: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
-	20, // 80: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
-	81, // 81: sluice.api.Jobs.Events:output_type -> sluice.job.Event
-	23, // 82: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
-	25, // 83: sluice.api.Jobs.Watermarks:output_type -> sluice.api.WatermarksResponse
-	32, // 84: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
-	34, // 85: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
-	36, // 86: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
-	38, // 87: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
-	40, // 88: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
-	43, // 89: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
-	45, // 90: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
-	48, // 91: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
-	50, // 92: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
-	52, // 93: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
-	36, // 94: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
-	55, // 95: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
-	57, // 96: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
-	59, // 97: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
-	32, // 98: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
-	61, // 99: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
-	63, // 100: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
-	75, // [75:101] is the sub-list for method output_type
-	49, // [49:75] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	83, // 29: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
+	76, // 30: sluice.api.CheckpointsResponse.status:type_name -> sluice.job.JobStatus
+	21, // 31: sluice.api.CheckpointsResponse.kept:type_name -> sluice.api.CheckpointInfo
+	84, // 32: sluice.api.CheckpointsResponse.under_way:type_name -> sluice.job.CheckpointStart
+	85, // 33: sluice.api.CheckpointsResponse.history:type_name -> sluice.job.CheckpointRecord
+	9,  // 34: sluice.api.CheckpointsResponse.read:type_name -> sluice.api.ReadInfo
+	86, // 35: sluice.api.CheckpointInfo.kind:type_name -> sluice.job.CheckpointKind
+	87, // 36: sluice.api.CheckpointInfo.manifest:type_name -> sluice.job.Object
+	86, // 37: sluice.api.SavepointRequest.kind:type_name -> sluice.job.CheckpointKind
+	21, // 38: sluice.api.SavepointResponse.savepoint:type_name -> sluice.api.CheckpointInfo
+	76, // 39: sluice.api.SavepointResponse.status:type_name -> sluice.job.JobStatus
+	76, // 40: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
+	76, // 41: sluice.api.WatermarksResponse.status:type_name -> sluice.job.JobStatus
+	33, // 42: sluice.api.WatermarksResponse.operators:type_name -> sluice.api.OperatorClock
+	35, // 43: sluice.api.WatermarksResponse.blames:type_name -> sluice.api.Blame
+	9,  // 44: sluice.api.WatermarksResponse.read:type_name -> sluice.api.ReadInfo
+	88, // 45: sluice.api.OperatorClock.state:type_name -> sluice.task.ClockState
+	34, // 46: sluice.api.OperatorClock.subtasks:type_name -> sluice.api.SubtaskClock
+	78, // 47: sluice.api.SubtaskClock.state:type_name -> sluice.job.SubtaskState
+	89, // 48: sluice.api.SubtaskClock.clock:type_name -> sluice.task.Clock
+	36, // 49: sluice.api.Blame.steps:type_name -> sluice.api.BlameStep
+	0,  // 50: sluice.api.Blame.cause:type_name -> sluice.api.BlameCause
+	90, // 51: sluice.api.Blame.split:type_name -> sluice.task.SplitClock
+	78, // 52: sluice.api.Blame.state:type_name -> sluice.job.SubtaskState
+	38, // 53: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
+	48, // 54: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
+	9,  // 55: sluice.api.WorkersResponse.read:type_name -> sluice.api.ReadInfo
+	91, // 56: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
+	53, // 57: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
+	9,  // 58: sluice.api.PeersResponse.read:type_name -> sluice.api.ReadInfo
+	2,  // 59: sluice.api.Jobs.Submit:input_type -> sluice.api.SubmitRequest
+	4,  // 60: sluice.api.Jobs.Plan:input_type -> sluice.api.PlanRequest
+	6,  // 61: sluice.api.Jobs.List:input_type -> sluice.api.ListRequest
+	10, // 62: sluice.api.Jobs.Status:input_type -> sluice.api.StatusRequest
+	11, // 63: sluice.api.Jobs.Wait:input_type -> sluice.api.WaitRequest
+	26, // 64: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
+	28, // 65: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
+	29, // 66: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
+	31, // 67: sluice.api.Jobs.Watermarks:input_type -> sluice.api.WatermarksRequest
+	19, // 68: sluice.api.Jobs.Checkpoints:input_type -> sluice.api.CheckpointsRequest
+	22, // 69: sluice.api.Jobs.Savepoint:input_type -> sluice.api.SavepointRequest
+	24, // 70: sluice.api.Jobs.DeleteSavepoint:input_type -> sluice.api.DeleteSavepointRequest
+	37, // 71: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
+	40, // 72: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
+	42, // 73: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
+	44, // 74: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
+	46, // 75: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
+	49, // 76: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
+	51, // 77: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
+	54, // 78: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
+	56, // 79: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
+	58, // 80: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
+	60, // 81: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
+	61, // 82: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
+	63, // 83: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
+	65, // 84: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
+	37, // 85: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
+	67, // 86: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
+	69, // 87: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
+	3,  // 88: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
+	5,  // 89: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
+	7,  // 90: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
+	12, // 91: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
+	12, // 92: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
+	27, // 93: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
+	92, // 94: sluice.api.Jobs.Events:output_type -> sluice.job.Event
+	30, // 95: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
+	32, // 96: sluice.api.Jobs.Watermarks:output_type -> sluice.api.WatermarksResponse
+	20, // 97: sluice.api.Jobs.Checkpoints:output_type -> sluice.api.CheckpointsResponse
+	23, // 98: sluice.api.Jobs.Savepoint:output_type -> sluice.api.SavepointResponse
+	25, // 99: sluice.api.Jobs.DeleteSavepoint:output_type -> sluice.api.DeleteSavepointResponse
+	39, // 100: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
+	41, // 101: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
+	43, // 102: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
+	45, // 103: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
+	47, // 104: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
+	50, // 105: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
+	52, // 106: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
+	55, // 107: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
+	57, // 108: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
+	59, // 109: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
+	43, // 110: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
+	62, // 111: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
+	64, // 112: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
+	66, // 113: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
+	39, // 114: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
+	68, // 115: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
+	70, // 116: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
+	88, // [88:117] is the sub-list for method output_type
+	59, // [59:88] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_proto_apipb_api_proto_init() }
@@ -4860,7 +5444,7 @@ func file_proto_apipb_api_proto_init() {
 		(*PlanRequest_Spec)(nil),
 		(*PlanRequest_Job)(nil),
 	}
-	file_proto_apipb_api_proto_msgTypes[29].OneofWrappers = []any{
+	file_proto_apipb_api_proto_msgTypes[36].OneofWrappers = []any{
 		(*UploadRequest_Header)(nil),
 		(*UploadRequest_Data)(nil),
 	}
@@ -4870,7 +5454,7 @@ func file_proto_apipb_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_apipb_api_proto_rawDesc), len(file_proto_apipb_api_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   65,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -23,15 +23,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Jobs_Submit_FullMethodName     = "/sluice.api.Jobs/Submit"
-	Jobs_Plan_FullMethodName       = "/sluice.api.Jobs/Plan"
-	Jobs_List_FullMethodName       = "/sluice.api.Jobs/List"
-	Jobs_Status_FullMethodName     = "/sluice.api.Jobs/Status"
-	Jobs_Wait_FullMethodName       = "/sluice.api.Jobs/Wait"
-	Jobs_Cancel_FullMethodName     = "/sluice.api.Jobs/Cancel"
-	Jobs_Events_FullMethodName     = "/sluice.api.Jobs/Events"
-	Jobs_Logs_FullMethodName       = "/sluice.api.Jobs/Logs"
-	Jobs_Watermarks_FullMethodName = "/sluice.api.Jobs/Watermarks"
+	Jobs_Submit_FullMethodName          = "/sluice.api.Jobs/Submit"
+	Jobs_Plan_FullMethodName            = "/sluice.api.Jobs/Plan"
+	Jobs_List_FullMethodName            = "/sluice.api.Jobs/List"
+	Jobs_Status_FullMethodName          = "/sluice.api.Jobs/Status"
+	Jobs_Wait_FullMethodName            = "/sluice.api.Jobs/Wait"
+	Jobs_Cancel_FullMethodName          = "/sluice.api.Jobs/Cancel"
+	Jobs_Events_FullMethodName          = "/sluice.api.Jobs/Events"
+	Jobs_Logs_FullMethodName            = "/sluice.api.Jobs/Logs"
+	Jobs_Watermarks_FullMethodName      = "/sluice.api.Jobs/Watermarks"
+	Jobs_Checkpoints_FullMethodName     = "/sluice.api.Jobs/Checkpoints"
+	Jobs_Savepoint_FullMethodName       = "/sluice.api.Jobs/Savepoint"
+	Jobs_DeleteSavepoint_FullMethodName = "/sluice.api.Jobs/DeleteSavepoint"
 )
 
 // JobsClient is the client API for Jobs service.
@@ -50,6 +53,13 @@ type JobsClient interface {
 	Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogLine], error)
 	// Watermarks says where the event time of a job stands, and who holds it back. Only the leader knows.
 	Watermarks(ctx context.Context, in *WatermarksRequest, opts ...grpc.CallOption) (*WatermarksResponse, error)
+	// Checkpoints shows what a job may go on from, and how its checkpoints went.
+	Checkpoints(ctx context.Context, in *CheckpointsRequest, opts ...grpc.CallOption) (*CheckpointsResponse, error)
+	// Savepoint takes one, and answers when it is complete. With STOP or DRAIN the job stops with it; then the answer comes when it has
+	// stopped. The request id makes asking again harmless.
+	Savepoint(ctx context.Context, in *SavepointRequest, opts ...grpc.CallOption) (*SavepointResponse, error)
+	// DeleteSavepoint gives a savepoint up. Its objects are deleted unless something else needs them.
+	DeleteSavepoint(ctx context.Context, in *DeleteSavepointRequest, opts ...grpc.CallOption) (*DeleteSavepointResponse, error)
 }
 
 type jobsClient struct {
@@ -168,6 +178,36 @@ func (c *jobsClient) Watermarks(ctx context.Context, in *WatermarksRequest, opts
 	return out, nil
 }
 
+func (c *jobsClient) Checkpoints(ctx context.Context, in *CheckpointsRequest, opts ...grpc.CallOption) (*CheckpointsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckpointsResponse)
+	err := c.cc.Invoke(ctx, Jobs_Checkpoints_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobsClient) Savepoint(ctx context.Context, in *SavepointRequest, opts ...grpc.CallOption) (*SavepointResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SavepointResponse)
+	err := c.cc.Invoke(ctx, Jobs_Savepoint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobsClient) DeleteSavepoint(ctx context.Context, in *DeleteSavepointRequest, opts ...grpc.CallOption) (*DeleteSavepointResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteSavepointResponse)
+	err := c.cc.Invoke(ctx, Jobs_DeleteSavepoint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // JobsServer is the server API for Jobs service.
 // All implementations must embed UnimplementedJobsServer
 // for forward compatibility.
@@ -184,6 +224,13 @@ type JobsServer interface {
 	Logs(*LogsRequest, grpc.ServerStreamingServer[LogLine]) error
 	// Watermarks says where the event time of a job stands, and who holds it back. Only the leader knows.
 	Watermarks(context.Context, *WatermarksRequest) (*WatermarksResponse, error)
+	// Checkpoints shows what a job may go on from, and how its checkpoints went.
+	Checkpoints(context.Context, *CheckpointsRequest) (*CheckpointsResponse, error)
+	// Savepoint takes one, and answers when it is complete. With STOP or DRAIN the job stops with it; then the answer comes when it has
+	// stopped. The request id makes asking again harmless.
+	Savepoint(context.Context, *SavepointRequest) (*SavepointResponse, error)
+	// DeleteSavepoint gives a savepoint up. Its objects are deleted unless something else needs them.
+	DeleteSavepoint(context.Context, *DeleteSavepointRequest) (*DeleteSavepointResponse, error)
 	mustEmbedUnimplementedJobsServer()
 }
 
@@ -220,6 +267,15 @@ func (UnimplementedJobsServer) Logs(*LogsRequest, grpc.ServerStreamingServer[Log
 }
 func (UnimplementedJobsServer) Watermarks(context.Context, *WatermarksRequest) (*WatermarksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Watermarks not implemented")
+}
+func (UnimplementedJobsServer) Checkpoints(context.Context, *CheckpointsRequest) (*CheckpointsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Checkpoints not implemented")
+}
+func (UnimplementedJobsServer) Savepoint(context.Context, *SavepointRequest) (*SavepointResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Savepoint not implemented")
+}
+func (UnimplementedJobsServer) DeleteSavepoint(context.Context, *DeleteSavepointRequest) (*DeleteSavepointResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSavepoint not implemented")
 }
 func (UnimplementedJobsServer) mustEmbedUnimplementedJobsServer() {}
 func (UnimplementedJobsServer) testEmbeddedByValue()              {}
@@ -390,6 +446,60 @@ func _Jobs_Watermarks_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Checkpoints_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckpointsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Checkpoints(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Checkpoints_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Checkpoints(ctx, req.(*CheckpointsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Jobs_Savepoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SavepointRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Savepoint(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Savepoint_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Savepoint(ctx, req.(*SavepointRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Jobs_DeleteSavepoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteSavepointRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).DeleteSavepoint(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_DeleteSavepoint_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).DeleteSavepoint(ctx, req.(*DeleteSavepointRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Jobs_ServiceDesc is the grpc.ServiceDesc for Jobs service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -424,6 +534,18 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Watermarks",
 			Handler:    _Jobs_Watermarks_Handler,
+		},
+		{
+			MethodName: "Checkpoints",
+			Handler:    _Jobs_Checkpoints_Handler,
+		},
+		{
+			MethodName: "Savepoint",
+			Handler:    _Jobs_Savepoint_Handler,
+		},
+		{
+			MethodName: "DeleteSavepoint",
+			Handler:    _Jobs_DeleteSavepoint_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -187,6 +187,29 @@ func (r *WaitRequest) Validate() error {
 	return errors.Join(id("job", r.GetJob()), statuses("until", r.GetUntil()))
 }
 
+// Validate checks the name of the job.
+func (r *CheckpointsRequest) Validate() error { return id("job", r.GetJob()) }
+
+// Validate checks a request for a savepoint. Periodic and final checkpoints are not for clients to ask for.
+func (r *SavepointRequest) Validate() error {
+	if err := errors.Join(id("job", r.GetJob()), id("request_id", r.GetRequestId())); err != nil {
+		return err
+	}
+	switch r.GetKind() {
+	case jobpb.CheckpointKind_CHECKPOINT_SAVEPOINT, jobpb.CheckpointKind_CHECKPOINT_STOP, jobpb.CheckpointKind_CHECKPOINT_DRAIN:
+		return nil
+	}
+	return field("kind", "%v is none that can be asked for", r.GetKind())
+}
+
+// Validate checks the savepoint's name.
+func (r *DeleteSavepointRequest) Validate() error {
+	if r.GetId() == 0 {
+		return field("id", "checkpoints count from 1")
+	}
+	return id("job", r.GetJob())
+}
+
 // Validate checks a cancel.
 func (r *CancelRequest) Validate() error { return id("job", r.GetJob()) }
 

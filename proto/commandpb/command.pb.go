@@ -118,6 +118,7 @@ type Command struct {
 	//	*Command_DeleteObjects
 	//	*Command_ForgetObjects
 	//	*Command_RequestSavepoint
+	//	*Command_DeleteSavepoint
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -494,6 +495,15 @@ func (x *Command) GetRequestSavepoint() *RequestSavepoint {
 	return nil
 }
 
+func (x *Command) GetDeleteSavepoint() *DeleteSavepoint {
+	if x != nil {
+		if x, ok := x.Command.(*Command_DeleteSavepoint); ok {
+			return x.DeleteSavepoint
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -634,6 +644,10 @@ type Command_RequestSavepoint struct {
 	RequestSavepoint *RequestSavepoint `protobuf:"bytes,66,opt,name=request_savepoint,json=requestSavepoint,proto3,oneof"`
 }
 
+type Command_DeleteSavepoint struct {
+	DeleteSavepoint *DeleteSavepoint `protobuf:"bytes,67,opt,name=delete_savepoint,json=deleteSavepoint,proto3,oneof"`
+}
+
 func (*Command_InitCluster) isCommand_Command() {}
 
 func (*Command_PutNode) isCommand_Command() {}
@@ -701,6 +715,8 @@ func (*Command_DeleteObjects) isCommand_Command() {}
 func (*Command_ForgetObjects) isCommand_Command() {}
 
 func (*Command_RequestSavepoint) isCommand_Command() {}
+
+func (*Command_DeleteSavepoint) isCommand_Command() {}
 
 type InitCluster struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3049,6 +3065,59 @@ func (x *RequestSavepoint) GetKind() jobpb.CheckpointKind {
 	return jobpb.CheckpointKind(0)
 }
 
+// DeleteSavepoint gives up a savepoint. Void while it is the newest checkpoint of a job that is not terminal, or a base.
+type DeleteSavepoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Checkpoint    uint64                 `protobuf:"varint,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSavepoint) Reset() {
+	*x = DeleteSavepoint{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSavepoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSavepoint) ProtoMessage() {}
+
+func (x *DeleteSavepoint) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSavepoint.ProtoReflect.Descriptor instead.
+func (*DeleteSavepoint) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *DeleteSavepoint) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *DeleteSavepoint) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
 // AddSplits appends what an enumerator found; void unless offset equals the number of splits known.
 type AddSplits struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3066,7 +3135,7 @@ type AddSplits struct {
 
 func (x *AddSplits) Reset() {
 	*x = AddSplits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[36]
+	mi := &file_proto_commandpb_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3078,7 +3147,7 @@ func (x *AddSplits) String() string {
 func (*AddSplits) ProtoMessage() {}
 
 func (x *AddSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[36]
+	mi := &file_proto_commandpb_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3091,7 +3160,7 @@ func (x *AddSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSplits.ProtoReflect.Descriptor instead.
 func (*AddSplits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{36}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AddSplits) GetJob() string {
@@ -3164,7 +3233,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[37]
+	mi := &file_proto_commandpb_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3176,7 +3245,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[37]
+	mi := &file_proto_commandpb_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3189,7 +3258,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{37}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AssignSplits) GetJob() string {
@@ -3237,7 +3306,7 @@ type ForgetJobs struct {
 
 func (x *ForgetJobs) Reset() {
 	*x = ForgetJobs{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[38]
+	mi := &file_proto_commandpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3318,7 @@ func (x *ForgetJobs) String() string {
 func (*ForgetJobs) ProtoMessage() {}
 
 func (x *ForgetJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[38]
+	mi := &file_proto_commandpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3331,7 @@ func (x *ForgetJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetJobs.ProtoReflect.Descriptor instead.
 func (*ForgetJobs) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{38}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ForgetJobs) GetJobs() []string {
@@ -3293,7 +3362,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[39]
+	mi := &file_proto_commandpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3374,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[39]
+	mi := &file_proto_commandpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3387,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{39}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Record) GetRecord() isRecord_Record {
@@ -3483,7 +3552,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[40]
+	mi := &file_proto_commandpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3564,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[40]
+	mi := &file_proto_commandpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3577,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{40}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Header) GetVersion() uint32 {
@@ -3581,7 +3650,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[41]
+	mi := &file_proto_commandpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3662,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[41]
+	mi := &file_proto_commandpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3606,7 +3675,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{41}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Artifact) GetDigest() string {
@@ -3665,7 +3734,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[42]
+	mi := &file_proto_commandpb_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3677,7 +3746,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[42]
+	mi := &file_proto_commandpb_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3690,7 +3759,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{42}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Request) GetId() string {
@@ -3739,7 +3808,7 @@ type Trailer struct {
 
 func (x *Trailer) Reset() {
 	*x = Trailer{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[43]
+	mi := &file_proto_commandpb_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3751,7 +3820,7 @@ func (x *Trailer) String() string {
 func (*Trailer) ProtoMessage() {}
 
 func (x *Trailer) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[43]
+	mi := &file_proto_commandpb_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3764,7 +3833,7 @@ func (x *Trailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trailer.ProtoReflect.Descriptor instead.
 func (*Trailer) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{43}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Trailer) GetChain() []byte {
@@ -3792,7 +3861,7 @@ var File_proto_commandpb_command_proto protoreflect.FileDescriptor
 
 const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x1dproto/commandpb/command.proto\x12\x0esluice.command\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\x94\x13\n" +
+	"\x1dproto/commandpb/command.proto\x12\x0esluice.command\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\xe2\x13\n" +
 	"\aCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x17\n" +
 	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x1a\n" +
@@ -3840,7 +3909,8 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\rplace_objects\x18? \x01(\v2\x1c.sluice.command.PlaceObjectsH\x00R\fplaceObjects\x12F\n" +
 	"\x0edelete_objects\x18@ \x01(\v2\x1d.sluice.command.DeleteObjectsH\x00R\rdeleteObjects\x12F\n" +
 	"\x0eforget_objects\x18A \x01(\v2\x1d.sluice.command.ForgetObjectsH\x00R\rforgetObjects\x12O\n" +
-	"\x11request_savepoint\x18B \x01(\v2 .sluice.command.RequestSavepointH\x00R\x10requestSavepointB\t\n" +
+	"\x11request_savepoint\x18B \x01(\v2 .sluice.command.RequestSavepointH\x00R\x10requestSavepoint\x12L\n" +
+	"\x10delete_savepoint\x18C \x01(\v2\x1f.sluice.command.DeleteSavepointH\x00R\x0fdeleteSavepointB\t\n" +
 	"\acommand\"'\n" +
 	"\vInitCluster\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\"t\n" +
@@ -4029,7 +4099,12 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x05names\x18\x02 \x03(\tR\x05names\"T\n" +
 	"\x10RequestSavepoint\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12.\n" +
-	"\x04kind\x18\x02 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\"\xee\x01\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\"C\n" +
+	"\x0fDeleteSavepoint\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x02 \x01(\x04R\n" +
+	"checkpoint\"\xee\x01\n" +
 	"\tAddSplits\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x1a\n" +
@@ -4105,7 +4180,7 @@ func file_proto_commandpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_commandpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_commandpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_proto_commandpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_proto_commandpb_command_proto_goTypes = []any{
 	(WorkerHealth)(0),             // 0: sluice.command.WorkerHealth
 	(*Command)(nil),               // 1: sluice.command.Command
@@ -4144,28 +4219,29 @@ var file_proto_commandpb_command_proto_goTypes = []any{
 	(*DeleteObjects)(nil),         // 34: sluice.command.DeleteObjects
 	(*ForgetObjects)(nil),         // 35: sluice.command.ForgetObjects
 	(*RequestSavepoint)(nil),      // 36: sluice.command.RequestSavepoint
-	(*AddSplits)(nil),             // 37: sluice.command.AddSplits
-	(*AssignSplits)(nil),          // 38: sluice.command.AssignSplits
-	(*ForgetJobs)(nil),            // 39: sluice.command.ForgetJobs
-	(*Record)(nil),                // 40: sluice.command.Record
-	(*Header)(nil),                // 41: sluice.command.Header
-	(*Artifact)(nil),              // 42: sluice.command.Artifact
-	(*Request)(nil),               // 43: sluice.command.Request
-	(*Trailer)(nil),               // 44: sluice.command.Trailer
-	(*jobpb.JobSpec)(nil),         // 45: sluice.job.JobSpec
-	(*jobpb.Plan)(nil),            // 46: sluice.job.Plan
-	(*jobpb.Failure)(nil),         // 47: sluice.job.Failure
-	(*taskpb.RegionEpoch)(nil),    // 48: sluice.task.RegionEpoch
-	(*taskpb.SubtaskUpdate)(nil),  // 49: sluice.task.SubtaskUpdate
-	(*jobpb.PartitionRef)(nil),    // 50: sluice.job.PartitionRef
-	(jobpb.CheckpointKind)(0),     // 51: sluice.job.CheckpointKind
-	(*jobpb.StoredObject)(nil),    // 52: sluice.job.StoredObject
-	(*jobpb.Committable)(nil),     // 53: sluice.job.Committable
-	(*jobpb.Split)(nil),           // 54: sluice.job.Split
-	(*jobpb.SplitAssignment)(nil), // 55: sluice.job.SplitAssignment
-	(*jobpb.Job)(nil),             // 56: sluice.job.Job
-	(*jobpb.Event)(nil),           // 57: sluice.job.Event
-	(*jobpb.SourceState)(nil),     // 58: sluice.job.SourceState
+	(*DeleteSavepoint)(nil),       // 37: sluice.command.DeleteSavepoint
+	(*AddSplits)(nil),             // 38: sluice.command.AddSplits
+	(*AssignSplits)(nil),          // 39: sluice.command.AssignSplits
+	(*ForgetJobs)(nil),            // 40: sluice.command.ForgetJobs
+	(*Record)(nil),                // 41: sluice.command.Record
+	(*Header)(nil),                // 42: sluice.command.Header
+	(*Artifact)(nil),              // 43: sluice.command.Artifact
+	(*Request)(nil),               // 44: sluice.command.Request
+	(*Trailer)(nil),               // 45: sluice.command.Trailer
+	(*jobpb.JobSpec)(nil),         // 46: sluice.job.JobSpec
+	(*jobpb.Plan)(nil),            // 47: sluice.job.Plan
+	(*jobpb.Failure)(nil),         // 48: sluice.job.Failure
+	(*taskpb.RegionEpoch)(nil),    // 49: sluice.task.RegionEpoch
+	(*taskpb.SubtaskUpdate)(nil),  // 50: sluice.task.SubtaskUpdate
+	(*jobpb.PartitionRef)(nil),    // 51: sluice.job.PartitionRef
+	(jobpb.CheckpointKind)(0),     // 52: sluice.job.CheckpointKind
+	(*jobpb.StoredObject)(nil),    // 53: sluice.job.StoredObject
+	(*jobpb.Committable)(nil),     // 54: sluice.job.Committable
+	(*jobpb.Split)(nil),           // 55: sluice.job.Split
+	(*jobpb.SplitAssignment)(nil), // 56: sluice.job.SplitAssignment
+	(*jobpb.Job)(nil),             // 57: sluice.job.Job
+	(*jobpb.Event)(nil),           // 58: sluice.job.Event
+	(*jobpb.SourceState)(nil),     // 59: sluice.job.SourceState
 }
 var file_proto_commandpb_command_proto_depIdxs = []int32{
 	2,  // 0: sluice.command.Command.init_cluster:type_name -> sluice.command.InitCluster
@@ -4189,10 +4265,10 @@ var file_proto_commandpb_command_proto_depIdxs = []int32{
 	25, // 18: sluice.command.Command.cancel_job:type_name -> sluice.command.CancelJob
 	27, // 19: sluice.command.Command.confirm_commits:type_name -> sluice.command.ConfirmCommits
 	28, // 20: sluice.command.Command.end_job:type_name -> sluice.command.EndJob
-	39, // 21: sluice.command.Command.forget_jobs:type_name -> sluice.command.ForgetJobs
+	40, // 21: sluice.command.Command.forget_jobs:type_name -> sluice.command.ForgetJobs
 	26, // 22: sluice.command.Command.deploy_committer:type_name -> sluice.command.DeployCommitter
-	37, // 23: sluice.command.Command.add_splits:type_name -> sluice.command.AddSplits
-	38, // 24: sluice.command.Command.assign_splits:type_name -> sluice.command.AssignSplits
+	38, // 23: sluice.command.Command.add_splits:type_name -> sluice.command.AddSplits
+	39, // 24: sluice.command.Command.assign_splits:type_name -> sluice.command.AssignSplits
 	22, // 25: sluice.command.Command.release_partitions:type_name -> sluice.command.ReleasePartitions
 	23, // 26: sluice.command.Command.release_slots:type_name -> sluice.command.ReleaseSlots
 	29, // 27: sluice.command.Command.start_checkpoint:type_name -> sluice.command.StartCheckpoint
@@ -4202,47 +4278,48 @@ var file_proto_commandpb_command_proto_depIdxs = []int32{
 	34, // 31: sluice.command.Command.delete_objects:type_name -> sluice.command.DeleteObjects
 	35, // 32: sluice.command.Command.forget_objects:type_name -> sluice.command.ForgetObjects
 	36, // 33: sluice.command.Command.request_savepoint:type_name -> sluice.command.RequestSavepoint
-	3,  // 34: sluice.command.PutNode.node:type_name -> sluice.command.Node
-	0,  // 35: sluice.command.Worker.health:type_name -> sluice.command.WorkerHealth
-	7,  // 36: sluice.command.RegisterWorker.worker:type_name -> sluice.command.Worker
-	45, // 37: sluice.command.SubmitJob.spec:type_name -> sluice.job.JobSpec
-	46, // 38: sluice.command.PlanJob.plan:type_name -> sluice.job.Plan
-	47, // 39: sluice.command.RejectPlan.failure:type_name -> sluice.job.Failure
-	48, // 40: sluice.command.ScheduleRegions.regions:type_name -> sluice.task.RegionEpoch
-	19, // 41: sluice.command.ScheduleRegions.assignments:type_name -> sluice.command.Assignment
-	49, // 42: sluice.command.UpdateSubtasks.updates:type_name -> sluice.task.SubtaskUpdate
-	48, // 43: sluice.command.RestartRegions.regions:type_name -> sluice.task.RegionEpoch
-	47, // 44: sluice.command.RestartRegions.cause:type_name -> sluice.job.Failure
-	50, // 45: sluice.command.RestartRegions.lost:type_name -> sluice.job.PartitionRef
-	50, // 46: sluice.command.ReleasePartitions.partitions:type_name -> sluice.job.PartitionRef
-	47, // 47: sluice.command.FailJob.cause:type_name -> sluice.job.Failure
-	51, // 48: sluice.command.StartCheckpoint.kind:type_name -> sluice.job.CheckpointKind
-	48, // 49: sluice.command.StartCheckpoint.regions:type_name -> sluice.task.RegionEpoch
-	52, // 50: sluice.command.CompleteCheckpoint.manifest:type_name -> sluice.job.StoredObject
-	52, // 51: sluice.command.CompleteCheckpoint.segments:type_name -> sluice.job.StoredObject
-	31, // 52: sluice.command.CompleteCheckpoint.finished:type_name -> sluice.command.SubtaskRef
-	53, // 53: sluice.command.CompleteCheckpoint.committables:type_name -> sluice.job.Committable
-	31, // 54: sluice.command.CompleteCheckpoint.settled:type_name -> sluice.command.SubtaskRef
-	47, // 55: sluice.command.AbortCheckpoint.cause:type_name -> sluice.job.Failure
-	52, // 56: sluice.command.PlaceObjects.placed:type_name -> sluice.job.StoredObject
-	52, // 57: sluice.command.PlaceObjects.lost:type_name -> sluice.job.StoredObject
-	51, // 58: sluice.command.RequestSavepoint.kind:type_name -> sluice.job.CheckpointKind
-	54, // 59: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
-	55, // 60: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
-	41, // 61: sluice.command.Record.header:type_name -> sluice.command.Header
-	3,  // 62: sluice.command.Record.node:type_name -> sluice.command.Node
-	7,  // 63: sluice.command.Record.worker:type_name -> sluice.command.Worker
-	42, // 64: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
-	56, // 65: sluice.command.Record.job:type_name -> sluice.job.Job
-	43, // 66: sluice.command.Record.request:type_name -> sluice.command.Request
-	57, // 67: sluice.command.Record.event:type_name -> sluice.job.Event
-	44, // 68: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
-	58, // 69: sluice.command.Record.source:type_name -> sluice.job.SourceState
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	37, // 34: sluice.command.Command.delete_savepoint:type_name -> sluice.command.DeleteSavepoint
+	3,  // 35: sluice.command.PutNode.node:type_name -> sluice.command.Node
+	0,  // 36: sluice.command.Worker.health:type_name -> sluice.command.WorkerHealth
+	7,  // 37: sluice.command.RegisterWorker.worker:type_name -> sluice.command.Worker
+	46, // 38: sluice.command.SubmitJob.spec:type_name -> sluice.job.JobSpec
+	47, // 39: sluice.command.PlanJob.plan:type_name -> sluice.job.Plan
+	48, // 40: sluice.command.RejectPlan.failure:type_name -> sluice.job.Failure
+	49, // 41: sluice.command.ScheduleRegions.regions:type_name -> sluice.task.RegionEpoch
+	19, // 42: sluice.command.ScheduleRegions.assignments:type_name -> sluice.command.Assignment
+	50, // 43: sluice.command.UpdateSubtasks.updates:type_name -> sluice.task.SubtaskUpdate
+	49, // 44: sluice.command.RestartRegions.regions:type_name -> sluice.task.RegionEpoch
+	48, // 45: sluice.command.RestartRegions.cause:type_name -> sluice.job.Failure
+	51, // 46: sluice.command.RestartRegions.lost:type_name -> sluice.job.PartitionRef
+	51, // 47: sluice.command.ReleasePartitions.partitions:type_name -> sluice.job.PartitionRef
+	48, // 48: sluice.command.FailJob.cause:type_name -> sluice.job.Failure
+	52, // 49: sluice.command.StartCheckpoint.kind:type_name -> sluice.job.CheckpointKind
+	49, // 50: sluice.command.StartCheckpoint.regions:type_name -> sluice.task.RegionEpoch
+	53, // 51: sluice.command.CompleteCheckpoint.manifest:type_name -> sluice.job.StoredObject
+	53, // 52: sluice.command.CompleteCheckpoint.segments:type_name -> sluice.job.StoredObject
+	31, // 53: sluice.command.CompleteCheckpoint.finished:type_name -> sluice.command.SubtaskRef
+	54, // 54: sluice.command.CompleteCheckpoint.committables:type_name -> sluice.job.Committable
+	31, // 55: sluice.command.CompleteCheckpoint.settled:type_name -> sluice.command.SubtaskRef
+	48, // 56: sluice.command.AbortCheckpoint.cause:type_name -> sluice.job.Failure
+	53, // 57: sluice.command.PlaceObjects.placed:type_name -> sluice.job.StoredObject
+	53, // 58: sluice.command.PlaceObjects.lost:type_name -> sluice.job.StoredObject
+	52, // 59: sluice.command.RequestSavepoint.kind:type_name -> sluice.job.CheckpointKind
+	55, // 60: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
+	56, // 61: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
+	42, // 62: sluice.command.Record.header:type_name -> sluice.command.Header
+	3,  // 63: sluice.command.Record.node:type_name -> sluice.command.Node
+	7,  // 64: sluice.command.Record.worker:type_name -> sluice.command.Worker
+	43, // 65: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
+	57, // 66: sluice.command.Record.job:type_name -> sluice.job.Job
+	44, // 67: sluice.command.Record.request:type_name -> sluice.command.Request
+	58, // 68: sluice.command.Record.event:type_name -> sluice.job.Event
+	45, // 69: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
+	59, // 70: sluice.command.Record.source:type_name -> sluice.job.SourceState
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_proto_commandpb_command_proto_init() }
@@ -4285,8 +4362,9 @@ func file_proto_commandpb_command_proto_init() {
 		(*Command_DeleteObjects)(nil),
 		(*Command_ForgetObjects)(nil),
 		(*Command_RequestSavepoint)(nil),
+		(*Command_DeleteSavepoint)(nil),
 	}
-	file_proto_commandpb_command_proto_msgTypes[39].OneofWrappers = []any{
+	file_proto_commandpb_command_proto_msgTypes[40].OneofWrappers = []any{
 		(*Record_Header)(nil),
 		(*Record_Node)(nil),
 		(*Record_Worker)(nil),
@@ -4303,7 +4381,7 @@ func file_proto_commandpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_commandpb_command_proto_rawDesc), len(file_proto_commandpb_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -34,8 +34,6 @@ func (m *WorkerMessage) Validate() error {
 			return errors.New("draining: empty")
 		}
 		return nil
-	case *WorkerMessage_Objects:
-		return within("objects", checkObjects(v.Objects.GetJob(), len(v.Objects.GetStored())+len(v.Objects.GetDeleted())+len(v.Objects.GetDamaged())))
 	case *WorkerMessage_Lost:
 		return within("lost", v.Lost.validate())
 	}
@@ -230,8 +228,6 @@ func (r *Report) Validate() error {
 			}
 		}
 		return nil
-	case *Report_Ack:
-		return within("ack", f.Ack.Validate())
 	case *Report_SplitRequest:
 		if f.SplitRequest == nil {
 			return errors.New("split_request: empty")
@@ -300,20 +296,6 @@ func (m *CoordinatorMessage) Validate() error {
 			return errors.New("open_gate: empty")
 		}
 		return within("open_gate", v.OpenGate.Validate())
-	case *CoordinatorMessage_Trigger:
-		if v.Trigger == nil {
-			return errors.New("trigger: empty")
-		}
-		return within("trigger", v.Trigger.Validate())
-	case *CoordinatorMessage_CheckpointNotice:
-		if v.CheckpointNotice == nil {
-			return errors.New("checkpoint_notice: empty")
-		}
-		return within("checkpoint_notice", v.CheckpointNotice.Validate())
-	case *CoordinatorMessage_DeleteObjects:
-		return within("delete_objects", checkObjects(v.DeleteObjects.GetJob(), len(v.DeleteObjects.GetNames())))
-	case *CoordinatorMessage_CopyObjects:
-		return within("copy_objects", checkObjects(v.CopyObjects.GetJob(), len(v.CopyObjects.GetObjects())))
 	case *CoordinatorMessage_DropPartitions:
 		if v.DropPartitions == nil {
 			return errors.New("drop_partitions: empty")
@@ -326,16 +308,6 @@ func (m *CoordinatorMessage) Validate() error {
 		return within("group_clocks", v.GroupClocks.Validate())
 	}
 	return errors.New("no known message is set")
-}
-
-// maxObjects bounds the objects of one message.
-const maxObjects = 100_000
-
-func checkObjects(job string, n int) error {
-	if n > maxObjects {
-		return fmt.Errorf("%d objects: at most %d", n, maxObjects)
-	}
-	return required("job", job)
 }
 
 func notEmpty(field string, empty bool) error {

@@ -2282,6 +2282,7 @@ type CheckpointRecord struct {
 	StateBytes    int64                  `protobuf:"varint,8,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
 	AlignedUs     int64                  `protobuf:"varint,9,opt,name=aligned_us,json=alignedUs,proto3" json:"aligned_us,omitempty"` // the longest wait for barriers of one subtask
 	FrozenUs      int64                  `protobuf:"varint,10,opt,name=frozen_us,json=frozenUs,proto3" json:"frozen_us,omitempty"`   // the longest time that the records of one subtask stood still
+	RequestId     string                 `protobuf:"bytes,11,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the savepoint that it was to be
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2384,6 +2385,13 @@ func (x *CheckpointRecord) GetFrozenUs() int64 {
 		return x.FrozenUs
 	}
 	return 0
+}
+
+func (x *CheckpointRecord) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
 }
 
 type SavepointRequest struct {
@@ -4179,7 +4187,7 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"stateBytes\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\n" +
-	" \x01(\tR\trequestId\"\xcc\x02\n" +
+	" \x01(\tR\trequestId\"\xeb\x02\n" +
 	"\x10CheckpointRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.sluice.job.CheckpointKindR\x04kind\x12\x1d\n" +
@@ -4194,7 +4202,9 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\n" +
 	"aligned_us\x18\t \x01(\x03R\talignedUs\x12\x1b\n" +
 	"\tfrozen_us\x18\n" +
-	" \x01(\x03R\bfrozenUs\"z\n" +
+	" \x01(\x03R\bfrozenUs\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\v \x01(\tR\trequestId\"z\n" +
 	"\x10SavepointRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12.\n" +

@@ -186,7 +186,9 @@ type OperatorState struct {
 	// of a sink: the writer's own state; empty if it has none.
 	Writer []byte `protobuf:"bytes,5,opt,name=writer,proto3" json:"writer,omitempty"`
 	// of a sink: output that was prepared for this id. In a manifest: everything that was not confirmed when it was composed.
-	Committables  []*jobpb.Committable `protobuf:"bytes,6,rep,name=committables,proto3" json:"committables,omitempty"`
+	Committables []*jobpb.Committable `protobuf:"bytes,6,rep,name=committables,proto3" json:"committables,omitempty"`
+	// of a sink, after a change of parallelism: states of further writers that this one continues.
+	Writers       [][]byte `protobuf:"bytes,7,rep,name=writers,proto3" json:"writers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -259,6 +261,13 @@ func (x *OperatorState) GetWriter() []byte {
 func (x *OperatorState) GetCommittables() []*jobpb.Committable {
 	if x != nil {
 		return x.Committables
+	}
+	return nil
+}
+
+func (x *OperatorState) GetWriters() [][]byte {
+	if x != nil {
+		return x.Writers
 	}
 	return nil
 }
@@ -957,14 +966,15 @@ const file_proto_snapshotpb_snapshot_proto_rawDesc = "" +
 	"\x05table\x18\x04 \x01(\tR\x05table\x12\x14\n" +
 	"\x05first\x18\x05 \x01(\x05R\x05first\x12\x10\n" +
 	"\x03end\x18\x06 \x01(\x05R\x03end\x12\x14\n" +
-	"\x05scope\x18\a \x01(\x05R\x05scope\"\xff\x01\n" +
+	"\x05scope\x18\a \x01(\x05R\x05scope\"\x99\x02\n" +
 	"\rOperatorState\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x12+\n" +
 	"\x05parts\x18\x02 \x03(\v2\x15.sluice.snapshot.PartR\x05parts\x12\x1a\n" +
 	"\breplaced\x18\x03 \x03(\tR\breplaced\x124\n" +
 	"\x06source\x18\x04 \x01(\v2\x1c.sluice.snapshot.SourceStateR\x06source\x12\x16\n" +
 	"\x06writer\x18\x05 \x01(\fR\x06writer\x12;\n" +
-	"\fcommittables\x18\x06 \x03(\v2\x17.sluice.job.CommittableR\fcommittables\"\xa8\x01\n" +
+	"\fcommittables\x18\x06 \x03(\v2\x17.sluice.job.CommittableR\fcommittables\x12\x18\n" +
+	"\awriters\x18\a \x03(\fR\awriters\"\xa8\x01\n" +
 	"\vSourceState\x12\x12\n" +
 	"\x04have\x18\x01 \x01(\x05R\x04have\x123\n" +
 	"\x06splits\x18\x02 \x03(\v2\x1b.sluice.snapshot.SplitStateR\x06splits\x12!\n" +

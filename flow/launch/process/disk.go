@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/pipe"
@@ -14,6 +15,9 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
+	"github.com/sluiceio/sluice/snapshot"
+	"github.com/sluiceio/sluice/snapshot/fs"
+	"github.com/sluiceio/sluice/snapshot/peer"
 	"github.com/sluiceio/sluice/worker/spill"
 	"github.com/sluiceio/sluice/worker/state/budget"
 	"github.com/sluiceio/sluice/worker/state/overflow"
@@ -73,4 +77,22 @@ func openState(bytes int64) (task.StateMemory, error) {
 // runState removes what tables have left behind in their overflow, and closes that when ctx ends.
 func runState(s task.StateMemory) func(context.Context) error {
 	return func(ctx context.Context) error { return errors.Join(s.Overflow.Run(ctx), s.Overflow.Close()) }
+}
+
+// openSnapshots finds where the objects of checkpoints go. Nil: the agent has not said, and the process takes none. close ends the
+// connections to other workers.
+func (h *host) openSnapshots() (stores snapshot.Stores, close func() error, err error) {
+	kind, dir, _ := strings.Cut(os.Getenv(pipe.EnvSnapshots), ":")
+	if kind == "" {
+		return nil, func() error { return nil }, nil
+	}
+	store, err := fs.Join(vfs.OS{}, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if kind == "file" {
+		return snapshot.Shared(store), func() error { return nil }, nil
+	}
+	peers := peer.New(peer.Config{Own: store, ID: h.worker, Policy: h.policy})
+	return peers, peers.Close, nil
 }

@@ -230,14 +230,23 @@ func (h *host) assemble(d *taskpb.Deployment, program *task.Program) *jobpb.Fail
 	if err != nil {
 		return fatal(fault.CodeDeploy, "the directory for keyed state cannot be used: %v", err)
 	}
+	stores, closeStores, err := h.openSnapshots()
+	if err != nil {
+		return fatal(fault.CodeDeploy, "the snapshot store cannot be used: %v", err)
+	}
 	tasks, err := task.NewProcess(task.Config{
 		Program: program, Job: d.Job, Worker: h.worker, Process: d.Process, Network: network, Results: results, Spill: spill,
-		State: keyed, Log: h.log, Host: h,
+		State: keyed, Stores: stores, Log: h.log, Host: h,
 	})
 	if err != nil {
+		err = errors.Join(err, closeStores())
 		return fatal(fault.CodeDeploy, "the task runtime cannot be started: %v", err)
 	}
 	h.tasks = tasks
+	h.serve(h.network, "snapshot stores", func(ctx context.Context) error {
+		<-ctx.Done()
+		return closeStores()
+	})
 	h.serve(h.network, "exchange", network.Run)
 	if results != nil {
 		h.serve(h.network, "exchange of stored results", results.Run)

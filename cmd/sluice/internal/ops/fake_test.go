@@ -35,6 +35,9 @@ type fake struct {
 	marks     func(*apipb.WatermarksRequest) (*apipb.WatermarksResponse, error)
 	wait      func(context.Context, *apipb.WaitRequest) (*apipb.StatusResponse, error)
 	cancel    func(*apipb.CancelRequest) (*apipb.CancelResponse, error)
+	kept      func(*apipb.CheckpointsRequest) (*apipb.CheckpointsResponse, error)
+	savepoint func(context.Context, *apipb.SavepointRequest) (*apipb.SavepointResponse, error)
+	deleted   func(*apipb.DeleteSavepointRequest) (*apipb.DeleteSavepointResponse, error)
 	events    func(*apipb.EventsRequest, grpc.ServerStreamingServer[jobpb.Event]) error
 	logs      func(*apipb.LogsRequest, grpc.ServerStreamingServer[apipb.LogLine]) error
 	info      func() (*apipb.InfoResponse, error)
@@ -71,6 +74,15 @@ func (f *fake) Wait(ctx context.Context, r *apipb.WaitRequest) (*apipb.StatusRes
 }
 func (f *fake) Cancel(_ context.Context, r *apipb.CancelRequest) (*apipb.CancelResponse, error) {
 	return f.cancel(r)
+}
+func (f *fake) Checkpoints(_ context.Context, r *apipb.CheckpointsRequest) (*apipb.CheckpointsResponse, error) {
+	return f.kept(r)
+}
+func (f *fake) Savepoint(ctx context.Context, r *apipb.SavepointRequest) (*apipb.SavepointResponse, error) {
+	return f.savepoint(ctx, r)
+}
+func (f *fake) DeleteSavepoint(_ context.Context, r *apipb.DeleteSavepointRequest) (*apipb.DeleteSavepointResponse, error) {
+	return f.deleted(r)
 }
 func (f *fake) Events(r *apipb.EventsRequest, s grpc.ServerStreamingServer[jobpb.Event]) error {
 	return f.events(r, s)

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluiceio/sluice/cmd/sluice/internal/ops"
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+func (a *app) checkpointsVerb() *cobra.Command {
+	var o ops.CheckpointsOptions
+	c := &cobra.Command{
+		Use: "checkpoints JOB", Short: "Show what a job may go on from, and how its checkpoints went", Args: exactly("JOB"), ValidArgsFunction: a.completeJobs,
+		RunE: a.client(quick, func(ctx context.Context, s *ops.Session, args []string) error {
+			o.Job = args[0]
+			return ops.Checkpoints(ctx, s, o)
+		}),
+	}
+	staleFlag(c.Flags(), &o.Freshness)
+	return c
+}
+
+func (a *app) stopVerb() *cobra.Command {
+	o := ops.SavepointOptions{Kind: jobpb.CheckpointKind_CHECKPOINT_STOP}
+	var drain bool
+	c := &cobra.Command{
+		Use: "stop JOB", Short: "End a job with a savepoint, from which it can go on", Args: exactly("JOB"), ValidArgsFunction: a.completeJobs,
+		RunE: a.client(ever, func(ctx context.Context, s *ops.Session, args []string) error {
+			if drain {
+				o.Kind = jobpb.CheckpointKind_CHECKPOINT_DRAIN
+			}
+			return a.savepoint(ctx, s, o, args[0])
+		}),
+	}
+	c.Flags().BoolVar(&drain, "drain", false, "end event time first: windows and timers fire; the job cannot go on from there")
+	c.Flags().StringVar(&o.RequestID, "request-id", "", "recognises this request (default: random)")
+	return c
+}
+
+func (a *app) savepointVerb() *cobra.Command {
+	c := &cobra.Command{Use: "savepoint", Short: "Take, list and delete savepoints"}
+	c.AddCommand(a.savepointCreateVerb(), a.savepointListVerb(), a.savepointDescribeVerb(), a.savepointDeleteVerb())
+	return c
+}
+
+func (a *app) savepointCreateVerb() *cobra.Command {
+	o := ops.SavepointOptions{Kind: jobpb.CheckpointKind_CHECKPOINT_SAVEPOINT}
+	c := &cobra.Command{
+		Use: "create JOB", Short: "Take a savepoint of a running job", Args: exactly("JOB"), ValidArgsFunction: a.completeJobs,
+		RunE: a.client(ever, func(ctx context.Context, s *ops.Session, args []string) error { return a.savepoint(ctx, s, o, args[0]) }),
+	}
+	c.Flags().StringVar(&o.RequestID, "request-id", "", "recognises this request (default: random)")
+	return c
+}
+
+// savepoint takes one, under a request id that the user can name again.
+func (a *app) savepoint(ctx context.Context, s *ops.Session, o ops.SavepointOptions, job string) error {
+	o.Job = job
+	if o.RequestID == "" {
+		o.RequestID = ops.NewRequestID()
+	}
+	return ops.Savepoint(ctx, s, o)
+}
+
+func (a *app) savepointListVerb() *cobra.Command {
+	o := ops.CheckpointsOptions{Savepoints: true}
+	c := &cobra.Command{
+		Use: "list JOB", Short: "List the savepoints of a job", Args: exactly("JOB"), ValidArgsFunction: a.completeJobs,
+		RunE: a.client(quick, func(ctx context.Context, s *ops.Session, args []string) error {
+			o.Job = args[0]
+			return ops.Checkpoints(ctx, s, o)
+		}),
+	}
+	staleFlag(c.Flags(), &o.Freshness)
+	return c
+}
+
+func (a *app) savepointDescribeVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "describe JOB:ID", Short: "Show one savepoint, or another checkpoint that is kept", Args: exactly("JOB:ID"),
+		RunE: a.client(quick, func(ctx context.Context, s *ops.Session, args []string) error {
+			job, id, err := ops.SavepointOf(args)
+			if err != nil {
+				return err
+			}
+			return ops.DescribeSavepoint(ctx, s, job, id)
+		}),
+	}
+}
+
+func (a *app) savepointDeleteVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "delete JOB:ID", Short: "Give a savepoint up", Args: exactly("JOB:ID"),
+		RunE: a.client(quick, func(ctx context.Context, s *ops.Session, args []string) error {
+			job, id, err := ops.SavepointOf(args)
+			if err != nil {
+				return err
+			}
+			return ops.DeleteSavepoint(ctx, s, job, id)
+		}),
+	}
+}

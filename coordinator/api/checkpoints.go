@@ -1,0 +1,172 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/proto/apipb"
+	"github.com/sluiceio/sluice/proto/commandpb"
+	"github.com/sluiceio/sluice/proto/jobpb"
+)
+
+// Checkpoints shows what a job may go on from, and how its checkpoints went.
+func (s *jobsServer) Checkpoints(ctx context.Context, req *apipb.CheckpointsRequest) (*apipb.CheckpointsResponse, error) {
+	facts, how, err := s.read(ctx, req.Stale)
+	if err != nil {
+		return nil, err
+	}
+	job := facts.Job(req.Job)
+	if job == nil {
+		return nil, unknownJob(req.Job)
+	}
+	resp := &apipb.CheckpointsResponse{
+		Id: job.ID(), Name: job.Head().Spec.GetName(), Status: job.Status(), Enabled: job.Checkpointed(), Read: s.readInfo(facts.Index(), how),
+	}
+	if !resp.Enabled {
+		resp.WhyNot = whyNoCheckpoints(job)
+	}
+	c := job.Checkpoints()
+	for _, done := range c.GetCompleted() {
+		resp.Kept = append(resp.Kept, keptInfo(facts, c, done))
+	}
+	resp.UnderWay, resp.History, resp.Failed, resp.Confirmed = c.GetStarted(), c.GetHistory(), c.GetFailed(), c.GetConfirmed()
+	resp.Wanted = int32(len(c.GetWanted()))
+	return resp, nil
+}
+
+func whyNoCheckpoints(job *state.Job) string {
+	if job.Plan() == nil {
+		return "the job is not planned yet"
+	}
+	return "its input ends by itself, and checkpoint.interval was not set: it commits its output at the end"
+}
+
+// keptInfo is a kept checkpoint with the state of its copies.
+func keptInfo(facts *state.View, c *jobpb.Checkpoints, done *jobpb.CheckpointDone) *apipb.CheckpointInfo {
+	info := &apipb.CheckpointInfo{
+		Id: done.Id, Kind: done.Kind, StartedUs: done.StartedUs, CompletedUs: done.CompletedUs, Bytes: done.Bytes, StateBytes: done.StateBytes,
+		Manifest: done.Manifest, Objects: int32(len(done.Objects)), RequestId: done.RequestId,
+	}
+	places := map[string][]string{}
+	for _, o := range c.Objects {
+		places[o.Object.GetName()] = o.Stores
+	}
+	for _, name := range done.Objects {
+		live, lost := 0, 0
+		for _, store := range places[name] {
+			// A store that is no worker's is shared, and as alive as it ever was.
+			if w := facts.Worker(store); w == nil || w.Health == commandpb.WorkerHealth_WORKER_ALIVE {
+				live++
+			} else {
+				lost++
+			}
+		}
+		switch {
+		case live == 0:
+			info.Missing++
+		case lost > 0:
+			info.UnderReplicated++
+		}
+	}
+	return info
+}
+
+// Savepoint asks for a savepoint and answers when it is complete, or, if the job stops with it, when it has stopped.
+func (s *jobsServer) Savepoint(ctx context.Context, req *apipb.SavepointRequest) (*apipb.SavepointResponse, error) {
+	until, err := s.reign()
+	if err != nil {
+		return nil, err
+	}
+	facts, err := s.facts.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if facts.Job(req.Job) == nil {
+		return nil, unknownJob(req.Job)
+	}
+	result, err := s.facts.Propose(ctx, &commandpb.Command{
+		RequestId: req.RequestId,
+		Command:   &commandpb.Command_RequestSavepoint{RequestSavepoint: &commandpb.RequestSavepoint{Job: req.Job, Kind: req.Kind}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if result.Status == state.Refused || result.Status == state.Stale {
+		return nil, refused(result)
+	}
+	for {
+		facts, changed := s.facts.Changed()
+		job := facts.Job(req.Job)
+		if job == nil {
+			return nil, unknownJob(req.Job)
+		}
+		if resp, err := savepointOf(facts, job, req); resp != nil || err != nil {
+			return resp, err
+		}
+		select {
+		case <-changed:
+		case <-until:
+			return nil, ErrNotLeader
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// savepointOf is the outcome of a request, nil if it has none yet.
+func savepointOf(facts *state.View, job *state.Job, req *apipb.SavepointRequest) (*apipb.SavepointResponse, error) {
+	c := job.Checkpoints()
+	ended := state.Terminal(job.Status())
+	for _, done := range c.GetCompleted() {
+		if done.RequestId == req.RequestId && (ended || req.Kind == jobpb.CheckpointKind_CHECKPOINT_SAVEPOINT) {
+			return &apipb.SavepointResponse{Savepoint: keptInfo(facts, c, done), Status: job.Status()}, nil
+		}
+	}
+	for _, h := range c.GetHistory() {
+		if h.RequestId != req.RequestId || h.Completed || waits(c, req.RequestId) {
+			continue
+		}
+		return nil, apipb.NewError(codes.Aborted, &apipb.ErrorDetail{Code: h.Failure.GetCode(), Where: req.Job}, "the savepoint failed: %s", h.Failure.GetMessage())
+	}
+	if ended {
+		return nil, apipb.NewError(codes.FailedPrecondition, &apipb.ErrorDetail{Code: CodeWrongStatus, Where: req.Job},
+			"job %s is %s, and no savepoint was taken", req.Job, state.StatusName(job.Status()))
+	}
+	return nil, nil
+}
+
+// waits reports whether a request is still to be served, perhaps again.
+func waits(c *jobpb.Checkpoints, request string) bool {
+	if c.GetStarted().GetRequestId() == request {
+		return true
+	}
+	for _, w := range c.GetWanted() {
+		if w.RequestId == request {
+			return true
+		}
+	}
+	return false
+}
+
+// DeleteSavepoint gives a savepoint up.
+func (s *jobsServer) DeleteSavepoint(ctx context.Context, req *apipb.DeleteSavepointRequest) (*apipb.DeleteSavepointResponse, error) {
+	facts, err := s.facts.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if facts.Job(req.Job) == nil {
+		return nil, unknownJob(req.Job)
+	}
+	result, err := s.facts.Propose(ctx, &commandpb.Command{
+		Command: &commandpb.Command_DeleteSavepoint{DeleteSavepoint: &commandpb.DeleteSavepoint{Job: req.Job, Checkpoint: req.Id}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if result.Status != state.Applied && result.Status != state.Duplicate {
+		return nil, refused(result)
+	}
+	return &apipb.DeleteSavepointResponse{}, nil
+}
