@@ -20,7 +20,7 @@ func summary(job *state.Job) *apipb.JobSummary {
 	line, _, _ := strings.Cut(head.Failure.GetMessage(), "\n")
 	return &apipb.JobSummary{
 		Id: head.Id, Name: head.Spec.GetName(), Status: head.Status,
-		Running: int32(job.Count(jobpb.SubtaskState_SUBTASK_RUNNING)), Subtasks: int32(all), Restarts: head.Restarts,
+		Running: int32(job.Count(jobpb.SubtaskState_SUBTASK_RUNNING) + job.Count(jobpb.SubtaskState_SUBTASK_FINISHING)), Subtasks: int32(all), Restarts: head.Restarts,
 		CreatedUs: head.CreatedUs, StartedUs: head.StartedUs, EndedUs: head.EndedUs, Message: head.Message,
 		FailureCode: head.Failure.GetCode(), FailureLine: line,
 	}

@@ -51,7 +51,8 @@ func Make(g *jobpb.Graph, o Options) (*jobpb.Plan, []*jobpb.Diagnostic) {
 	if p.failed {
 		return nil, p.diags
 	}
-	return p.finish(), p.diags
+	made := p.finish()
+	return made, p.diags
 }
 
 type planner struct {
@@ -182,6 +183,10 @@ func (p *planner) finish() *jobpb.Plan {
 	p2 := &jobpb.Plan{
 		Graph: withWarnings(p.g, p.diags), Fingerprint: graph.Fingerprint(p.g), Chains: p.chains, Edges: p.edges,
 		Regions: region.Build(p.chains, p.edges, whole), Settings: p.settings,
+	}
+	p.checkpoints(p2)
+	if p.failed {
+		return nil
 	}
 	p2.Slots, p2.LeastSlots = slots(p2), leastSlots(p2)
 	p.judge(p2.Regions)

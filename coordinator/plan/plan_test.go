@@ -122,7 +122,7 @@ func TestBatchModeOverEndlessInputNamesBothPlaces(t *testing.T) {
 func TestWarningsStandInThePlanAndNotInTheGraph(t *testing.T) {
 	g := wordcount(true)
 	g.Warnings = []*jobpb.Diagnostic{{Code: "W022", Message: "from the code"}}
-	p, ds := Make(g, Options{Settings: map[string]string{"mode": "batch", "checkpoint.interval": "1s"}})
+	p, ds := Make(g, Options{Settings: map[string]string{"mode": "batch", "checkpoint.dir": "/d"}})
 	if p == nil || len(ds) != 1 || len(p.Graph.Warnings) != 2 || len(g.Warnings) != 1 {
 		t.Fatalf("%v: %d in the plan, %d in the graph", ds, len(p.GetGraph().GetWarnings()), len(g.Warnings))
 	}
@@ -144,5 +144,41 @@ func TestPlanKeepsEveryFieldOfTheGraph(t *testing.T) {
 	}
 	if p := mustPlan(t, g, Options{}); !proto.Equal(g, p.Graph) {
 		t.Fatalf("the plan's graph is %v, the job's was %v", p.Graph, g)
+	}
+}
+
+func TestWhichRegionsTakePartInCheckpoints(t *testing.T) {
+	spills := wordcount(false)
+	last := spills.Operators[len(spills.Operators)-1]
+	last.BatchMemory, last.Location = true, "main.go:9"
+	for name, c := range map[string]struct {
+		g        *jobpb.Graph
+		interval string // empty: not said
+		want     string // by region: c takes part; or an error
+	}{
+		"endless":                        {wordcount(false), "", "c"},
+		"endless, switched off":          {wordcount(false), "0s", "-"},
+		"bounded":                        {wordcount(true), "", "--"},
+		"bounded, asked for":             {wordcount(true), "1s", "-c"},
+		"endless and spilling":           {spills, "", "E026 main.go:9"},
+		"endless and spilling, switched": {spills, "0s", "-"},
+	} {
+		o := Options{Settings: map[string]string{}, Parallelism: 2}
+		if c.interval != "" {
+			o.Settings["checkpoint.interval"] = c.interval
+		}
+		p, ds := Make(c.g, o)
+		got := ""
+		for _, r := range p.GetRegions() {
+			got += map[bool]string{true: "c", false: "-"}[r.Checkpointed]
+		}
+		for _, d := range ds {
+			if d.Code == CodeNoCheckpoint {
+				got = d.Code + " " + d.Where
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q (%v)", name, got, c.want, ds)
+		}
 	}
 }

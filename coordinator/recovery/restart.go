@@ -230,7 +230,7 @@ func (s *search) pushTo(to region.Span, out change) {
 		switch t.State {
 		case jobpb.SubtaskState_SUBTASK_CREATED:
 		case jobpb.SubtaskState_SUBTASK_FINISHED:
-			if out == changed {
+			if out == changed && !s.plan.Regions[t.Region].Checkpointed { // there a checkpoint contains its end, for good
 				s.add(t.Region)
 			}
 		default:

@@ -121,7 +121,7 @@ func void(facts *state.Job, u *taskpb.SubtaskUpdate) bool {
 	case jobpb.SubtaskState_SUBTASK_SCHEDULED:
 		return false
 	case jobpb.SubtaskState_SUBTASK_FINISHING:
-		return u.State == jobpb.SubtaskState_SUBTASK_FINISHING || u.State == jobpb.SubtaskState_SUBTASK_RUNNING
+		return u.State == jobpb.SubtaskState_SUBTASK_RUNNING || u.State == jobpb.SubtaskState_SUBTASK_FINISHING
 	case jobpb.SubtaskState_SUBTASK_RUNNING:
 		return u.State == jobpb.SubtaskState_SUBTASK_RUNNING && (t.Produced || !u.Produced) && (t.Loaded || !u.Loaded)
 	}

@@ -579,7 +579,7 @@ func TestEventsAreBounded(t *testing.T) {
 }
 
 func TestHeadIsCopiedWhole(t *testing.T) {
-	apart := []string{"plan", "regions", "subtasks", "failures", "committables", "history", "slots"} // kept beside the head
+	apart := []string{"plan", "regions", "subtasks", "failures", "committables", "history", "slots", "checkpoints"} // kept beside the head
 	h := &jobpb.Job{}
 	fields := h.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
@@ -611,8 +611,8 @@ func TestHeadIsCopiedWhole(t *testing.T) {
 		t.Errorf("copyHead loses fields:\n%v\n%v", h, c)
 	}
 	s := &jobpb.Subtask{Chain: 1, Index: 2, Attempt: 3, Worker: "w", Incarnation: 4, Process: 5, State: 6, Region: 7, StartedUs: 8, EndedUs: 9,
-		Counters: &jobpb.Counters{RecordsIn: 10}, Partitions: []*jobpb.Partition{{Edge: 11}}, Produced: true, Loaded: true}
-	if n := s.ProtoReflect().Descriptor().Fields().Len(); n != 14 || !proto.Equal(copySubtask(s), s) {
+		Counters: &jobpb.Counters{RecordsIn: 10}, Partitions: []*jobpb.Partition{{Edge: 11}}, Produced: true, Loaded: true, Settled: true}
+	if n := s.ProtoReflect().Descriptor().Fields().Len(); n != 15 || !proto.Equal(copySubtask(s), s) {
 		t.Errorf("copySubtask loses fields of %d", n)
 	}
 }

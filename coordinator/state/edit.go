@@ -105,7 +105,7 @@ func (e *jobEdit) recount(old, s *jobpb.Subtask) {
 
 func (r *regionRecord) count(s jobpb.SubtaskState, delta int32) {
 	switch s {
-	case jobpb.SubtaskState_SUBTASK_RUNNING:
+	case jobpb.SubtaskState_SUBTASK_RUNNING, jobpb.SubtaskState_SUBTASK_FINISHING:
 		r.running += delta
 	case jobpb.SubtaskState_SUBTASK_FINISHED:
 		r.finished += delta
@@ -115,7 +115,7 @@ func (r *regionRecord) count(s jobpb.SubtaskState, delta int32) {
 // setRegion replaces the state of a region.
 func (e *jobEdit) setRegion(i int, s jobpb.RegionStatus, epoch uint64) {
 	old := e.regions.At(i).state
-	e.putRegion(&jobpb.RegionState{Index: int32(i), Epoch: epoch, Status: s, Reordered: old.Reordered && old.Epoch == epoch})
+	e.putRegion(&jobpb.RegionState{Index: int32(i), Epoch: epoch, Status: s, Reordered: old.Reordered && old.Epoch == epoch, Restore: old.Restore})
 }
 
 func (e *jobEdit) putRegion(s *jobpb.RegionState) {

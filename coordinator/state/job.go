@@ -24,15 +24,17 @@ type Job struct {
 	output      []*jobpb.Committable
 	outputBytes int
 	sources     []*Source // by operator
+	checkpoints *jobpb.Checkpoints
 	results     []Results // by edge
 	scheduled   uint64    // index of the last ScheduleRegions; not kept in snapshots
-	counts      [jobpb.SubtaskState_SUBTASK_CANCELLED + 1]int32
+	counts      [jobpb.SubtaskState_SUBTASK_FINISHING + 1]int32
 }
 
 // planned is a plan with what is looked up in it all the time.
 type planned struct {
 	*region.Layout
-	slot []int32 // by chain: slot of its subtask 0
+	slot  []int32          // by chain: slot of its subtask 0
+	chain map[string]int32 // by id of an operator
 }
 
 type regionRecord struct {
@@ -61,7 +63,7 @@ func (j *Job) Status() jobpb.JobStatus { return j.head.Status }
 // Epoch is the job epoch.
 func (j *Job) Epoch() uint64 { return j.head.Epoch }
 
-// Head is the job without plan, regions, subtasks, failures, committables, history and slots.
+// Head is the job without plan, regions, subtasks, failures, committables, history, slots and checkpoints.
 func (j *Job) Head() *jobpb.Job { return j.head }
 
 // Plan is nil until the job was planned.
@@ -143,7 +145,7 @@ func (j *Job) Count(s jobpb.SubtaskState) int {
 
 // Active is the number of subtasks whose attempt may still act.
 func (j *Job) Active() int {
-	return j.Count(jobpb.SubtaskState_SUBTASK_SCHEDULED) + j.Count(jobpb.SubtaskState_SUBTASK_RUNNING)
+	return j.Count(jobpb.SubtaskState_SUBTASK_SCHEDULED) + j.Count(jobpb.SubtaskState_SUBTASK_RUNNING) + j.Count(jobpb.SubtaskState_SUBTASK_FINISHING)
 }
 
 // ScheduledAt is the index of the last ScheduleRegions: attempts are issued at no other time. Zero if it lies before the
@@ -201,7 +203,7 @@ func (j *Job) Proto() *jobpb.Job {
 			p.Slots = append(p.Slots, &jobpb.SlotGrant{Slot: int32(i), Worker: s.worker, Incarnation: s.incarnation})
 		}
 	}
-	p.Failures, p.History, p.Committables = j.failures, j.history, j.output
+	p.Failures, p.History, p.Committables, p.Checkpoints = j.failures, j.history, j.output, j.checkpoints
 	return p
 }
 
@@ -264,7 +266,12 @@ func index(p *jobpb.Plan) (*planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &planned{Layout: l, slot: make([]int32, len(p.Chains))}
+	d := &planned{Layout: l, slot: make([]int32, len(p.Chains)), chain: make(map[string]int32, len(p.Graph.Operators))}
+	for _, c := range p.Chains {
+		for _, o := range c.Operators {
+			d.chain[p.Graph.Operators[o].Id] = c.Index
+		}
+	}
 	groups := slotGroups(p)
 	for i, g := range groups.Of {
 		d.slot[i] = groups.First[g]

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluiceio/sluice/coordinator/state/ledger"
 	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -44,6 +45,11 @@ func (e *jobEdit) planJob(c *commandpb.PlanJob) Result {
 	e.t.note(changePlan, c.Plan)
 	e.createSubtasks()
 	e.createSources()
+	for _, r := range c.Plan.Regions {
+		if r.Checkpointed && e.j.checkpoints == nil {
+			e.setCheckpoints(ledger.New())
+		}
+	}
 	e.event("job-planned", fmt.Sprintf("%d subtasks in %d regions, %d slots", e.subtasks.Len(), len(c.Plan.Regions), e.slots.Len()))
 	return applied(h.Id)
 }
@@ -157,6 +163,7 @@ func (e *jobEdit) fail(c *commandpb.FailJob) Result {
 	e.become(jobpb.JobStatus_JOB_FAILING)
 	h.Failure = c.Cause
 	e.addFailure(c.Cause)
+	e.giveUp(c.Cause)
 	e.isolate()
 	e.event("job-failing", c.Cause.Code+": "+firstLine(c.Cause.Message))
 	return applied(h.Id)
@@ -183,6 +190,7 @@ func (e *jobEdit) cancel() Result {
 	}
 	e.become(jobpb.JobStatus_JOB_CANCELLING)
 	h.Epoch++
+	e.giveUp(&jobpb.Failure{Kind: jobpb.FailureKind_FAILURE_USER, Code: CodeInterrupted, Message: "the job is cancelled", TimeUs: e.t.now})
 	e.isolate()
 	e.event("job-cancelling", "")
 	return applied(h.Id)
@@ -211,23 +219,51 @@ func (e *jobEdit) deployCommitter(c *commandpb.DeployCommitter) Result {
 
 // confirm forgets output that is visible, or was removed after a failure.
 func (e *jobEdit) confirm(c *commandpb.ConfirmCommits) Result {
-	h := e.j.head
-	if !e.in(jobpb.JobStatus_JOB_FINISHING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING) {
+	h, runs := e.j.head, e.takes(c.JobEpoch).Status == Applied
+	if !runs && !e.in(jobpb.JobStatus_JOB_FINISHING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING) {
 		return e.wrongStatus()
 	}
 	if c.JobEpoch != h.Epoch {
 		return e.stale("job epoch is %d", h.Epoch)
 	}
-	n := e.dropOutput(func(x *jobpb.Committable) bool { return x.Checkpoint <= c.Checkpoint })
-	if n == 0 {
+	ends := e.in(jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING)
+	n := e.dropOutput(func(x *jobpb.Committable) bool {
+		switch {
+		case x.Checkpoint > c.Checkpoint:
+			return false
+		case e.j.checkpoints == nil, e.in(jobpb.JobStatus_JOB_FINISHING):
+			return true
+		case e.ofCheckpoint(x):
+			return !c.Removed
+		}
+		return c.Removed && ends
+	})
+	before := e.j.checkpoints
+	if before != nil && !c.Removed {
+		if next, err := ledger.Confirm(before, c.Checkpoint); err == nil {
+			e.setCheckpoints(next)
+		}
+		e.autoConfirm()
+	}
+	if n == 0 && e.j.checkpoints == before {
 		return e.stale("no output waits for checkpoint %d", c.Checkpoint)
 	}
-	kind := "output-committed"
-	if !e.in(jobpb.JobStatus_JOB_FINISHING) {
-		kind = "output-removed"
+	switch {
+	case runs:
+		// With every checkpoint: the job's history of checkpoints tells more.
+	case ends && (c.Removed || e.j.checkpoints == nil):
+		e.event("output-removed", fmt.Sprintf("%d parts", n))
+	default:
+		e.event("output-committed", fmt.Sprintf("%d parts", n))
 	}
-	e.event(kind, fmt.Sprintf("%d parts", n))
 	return applied(h.Id)
+}
+
+// giveUp ends the checkpoint under way and every wish for one, together with the job.
+func (e *jobEdit) giveUp(cause *jobpb.Failure) {
+	if s := e.j.checkpoints.GetStarted(); s != nil {
+		e.abort(s.Id, cause)
+	}
 }
 
 // end makes the job terminal, once nothing of it can act any more.
@@ -238,6 +274,9 @@ func (e *jobEdit) end(c *commandpb.EndJob) Result {
 	}
 	if len(e.j.output) > 0 && c.Note == "" {
 		return e.stale("%d parts of prepared output are not confirmed", len(e.j.output))
+	}
+	if !ledger.Confirmed(e.j.checkpoints) && c.Note == "" {
+		return e.stale("output of checkpoint %d is not confirmed", e.j.Newest().GetId())
 	}
 	switch h.Status {
 	case jobpb.JobStatus_JOB_FINISHING:

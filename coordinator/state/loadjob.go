@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sluiceio/sluice/coordinator/state/ledger"
 	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -24,7 +25,12 @@ func (l *loader) takeJob(p *jobpb.Job) error {
 	if _, known := jobpb.JobStatus_name[int32(p.Status)]; !known || p.Status == jobpb.JobStatus_JOB_UNSPECIFIED {
 		return fmt.Errorf("job %s has status %d", p.Id, p.Status)
 	}
-	j := &Job{number: n, head: copyHead(p), failures: p.Failures, history: p.History, output: p.Committables}
+	j := &Job{number: n, head: copyHead(p), failures: p.Failures, history: p.History, output: p.Committables, checkpoints: p.Checkpoints}
+	if p.Checkpoints != nil {
+		if err := checkLedger(p); err != nil {
+			return fmt.Errorf("job %s: %w", p.Id, err)
+		}
+	}
 	if err := j.takePlan(p); err != nil {
 		return fmt.Errorf("job %s: %w", p.Id, err)
 	}
@@ -42,6 +48,19 @@ func (l *loader) takeJob(p *jobpb.Job) error {
 	v.jobs = v.jobs.Put(n, j)
 	v.changed = v.changed.Put(p.Revision, n)
 	return nil
+}
+
+// checkLedger: a record of checkpoints names regions of the plan only.
+func checkLedger(p *jobpb.Job) error {
+	if p.Plan == nil {
+		return errors.New("checkpoints without a plan")
+	}
+	for _, r := range p.Checkpoints.GetStarted().GetRegions() {
+		if r == nil || r.Region < 0 || int(r.Region) >= len(p.Plan.Regions) {
+			return errors.New("a checkpoint under way of a region that the plan lacks")
+		}
+	}
+	return ledger.Check(p.Checkpoints)
 }
 
 func (j *Job) takePlan(p *jobpb.Job) error {
@@ -167,7 +186,10 @@ func (l *loader) takeSource(p *jobpb.SourceState) error {
 		return fmt.Errorf("source %d of job %.100q: no such job or operator, or it is there twice", p.Operator, p.Job)
 	}
 	s := newSource(p.Job, j.plan, p.Operator)
-	s.regionEpoch, s.complete = p.RegionEpoch, p.Complete
+	s.regionEpoch, s.complete, s.enumerator = p.RegionEpoch, p.Complete, p.Enumerator
+	if len(p.Enumerator) > jobpb.MaxEnumerator {
+		return fmt.Errorf("source %d of job %s: an enumerator's state of %d bytes", p.Operator, p.Job, len(p.Enumerator))
+	}
 	if s.region != p.Region {
 		return fmt.Errorf("source %d of job %s: region %d, the plan says %d", p.Operator, p.Job, p.Region, s.region)
 	}

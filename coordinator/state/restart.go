@@ -30,12 +30,20 @@ func (e *jobEdit) restart(c *commandpb.RestartRegions) Result {
 		if s.Status == jobpb.RegionStatus_REGION_CREATED || s.Status == jobpb.RegionStatus_REGION_RESTARTING {
 			return e.stale("region %d waits for its attempts already", r.Region)
 		}
+		if s.Status == jobpb.RegionStatus_REGION_FINISHED && e.checkpointed(r.Region) {
+			return e.stale("region %d has finished, and a checkpoint contains that", r.Region)
+		}
 		in[r.Region] = true
 	}
 	e.become(jobpb.JobStatus_JOB_RESTARTING)
 	for _, r := range c.Regions {
-		e.putRegion(&jobpb.RegionState{Index: r.Region, Epoch: r.Epoch + 1, Status: jobpb.RegionStatus_REGION_RESTARTING, RestartAtUs: c.RestartAtUs})
+		n := &jobpb.RegionState{Index: r.Region, Epoch: r.Epoch + 1, Status: jobpb.RegionStatus_REGION_RESTARTING, RestartAtUs: c.RestartAtUs}
+		if e.checkpointed(r.Region) {
+			n.Restore = e.j.Newest().GetId() // PROTOCOL 3: the newest at this index, whatever the proposer knew
+		}
+		e.putRegion(n)
 	}
+	e.interrupt(in)
 	e.markReordered(c.Reordered)
 	e.lose(c.Lost)
 	e.tellLost()
@@ -55,7 +63,7 @@ func (e *jobEdit) markReordered(regions []int32) {
 		if s := r.state.Status; r.state.Reordered || s == jobpb.RegionStatus_REGION_CREATED || s == jobpb.RegionStatus_REGION_RESTARTING {
 			continue
 		}
-		e.putRegion(&jobpb.RegionState{Index: i, Epoch: r.state.Epoch, Status: r.state.Status, Reordered: true})
+		e.putRegion(&jobpb.RegionState{Index: i, Epoch: r.state.Epoch, Status: r.state.Status, Reordered: true, Restore: r.state.Restore})
 	}
 }
 
@@ -66,30 +74,37 @@ func (e *jobEdit) resetSubtasks(in []bool) (attempts int) {
 		if !in[s.Region] || s.State == jobpb.SubtaskState_SUBTASK_CREATED {
 			continue
 		}
+		if s.State == jobpb.SubtaskState_SUBTASK_FINISHED && e.regions.At(int(s.Region)).state.Restore > 0 {
+			continue // only a completed checkpoint makes it FINISHED here, and so the restored one contains its end
+		}
 		attempts++
-		if active(s.State) && !s.Produced && !s.Loaded {
+		if s.State != jobpb.SubtaskState_SUBTASK_FINISHING && active(s.State) && !s.Produced && !s.Loaded {
 			continue
 		}
 		n := copySubtask(s)
 		forget(n)
-		if !active(s.State) {
+		switch {
+		case !active(s.State):
 			n.State = jobpb.SubtaskState_SUBTASK_CREATED
+		case s.State == jobpb.SubtaskState_SUBTASK_FINISHING:
+			n.State = jobpb.SubtaskState_SUBTASK_RUNNING // its end is void, and it may act until it is gone
 		}
 		e.replace(pos, n)
 	}
 	for _, s := range e.j.sources {
-		if in[s.region] {
-			e.setSource(s.restarted(e.regions.At(int(s.region)).state.Epoch))
+		if !in[s.region] {
+			continue
+		}
+		if r := e.regions.At(int(s.region)).state; r.Restore > 0 {
+			e.setSource(s.resumed(r.Epoch))
+		} else {
+			e.setSource(s.restarted(r.Epoch))
 		}
 	}
-	p := e.j.plan
-	chain := map[string]int32{}
-	for _, c := range p.Plan().Chains {
-		for _, o := range c.Operators {
-			chain[p.Plan().Graph.Operators[o].Id] = c.Index
-		}
-	}
-	e.dropOutput(func(c *jobpb.Committable) bool { return in[p.Of(int(p.First(chain[c.Sink])+c.Subtask))] })
+	e.dropOutput(func(c *jobpb.Committable) bool {
+		region, ok := e.j.writer(c)
+		return ok && in[region] && !e.checkpointed(region) // what belongs to a completed checkpoint outlives every attempt
+	})
 	return attempts
 }
 

@@ -68,6 +68,9 @@ func (g *granting) check(c *commandpb.ScheduleRegions) Result {
 		}
 		g.in[r.Region] = true
 		size += int(rec.size)
+		if rec.state.Restore > 0 {
+			size -= int(rec.finished) // the checkpoint contains their ends
+		}
 	}
 	if len(c.Assignments) != size {
 		return refused(CodeMalformed, "%d assignments for %d subtasks: regions are scheduled whole", len(c.Assignments), size)
@@ -85,6 +88,9 @@ func (g *granting) checkAssignment(a *commandpb.Assignment) Result {
 	pos, ok := e.j.Position(a.Chain, a.Index)
 	if !ok || g.taken[pos] || !g.in[e.j.plan.Of(pos)] {
 		return refused(CodeMalformed, "subtask %d[%d] does not exist, is assigned twice or is in another region", a.Chain, a.Index)
+	}
+	if s := e.subtasks.At(pos); s.State == jobpb.SubtaskState_SUBTASK_FINISHED && e.regions.At(int(s.Region)).state.Restore > 0 {
+		return e.stale("subtask %d[%d] has finished", a.Chain, a.Index)
 	}
 	g.taken[pos] = true
 	if !e.t.Alive(a.Worker, a.Incarnation) {
@@ -154,7 +160,7 @@ func (g *granting) perform(c *commandpb.ScheduleRegions) {
 			e.grant(i, a.Worker, a.Incarnation)
 		}
 	}
-	process := g.processes()
+	process := g.processes(c.Keep)
 	for _, a := range c.Assignments {
 		pos, _ := e.j.Position(a.Chain, a.Index)
 		n := copySubtask(e.subtasks.At(pos))
@@ -165,17 +171,28 @@ func (g *granting) perform(c *commandpb.ScheduleRegions) {
 		e.replace(pos, n)
 	}
 	for _, r := range c.Regions {
-		e.setRegion(int(r.Region), jobpb.RegionStatus_REGION_SCHEDULED, r.Epoch)
+		n := &jobpb.RegionState{Index: r.Region, Epoch: r.Epoch, Status: jobpb.RegionStatus_REGION_SCHEDULED, Reordered: e.regions.At(int(r.Region)).state.Reordered}
+		if e.regions.At(int(r.Region)).state.Restore > 0 {
+			n.Restore = e.j.Newest().GetId() // a newer one has carried over what this region, which waited, had in the older
+		}
+		e.putRegion(n)
 	}
 }
 
 // processes are the numbers of the task processes. Other regions of the job that run on a worker share theirs;
 // otherwise a fresh process starts, so that nothing which an earlier attempt left behind can disturb the next.
-func (g *granting) processes() map[string]uint64 {
+func (g *granting) processes(keep []string) map[string]uint64 {
 	e, number := g.e, make(map[string]uint64, len(g.workers))
 	for pos, s := range e.subtasks.All() {
 		if !g.taken[pos] && active(s.State) && e.t.Alive(s.Worker, s.Incarnation) {
 			number[s.Worker] = s.Process
+		}
+	}
+	if len(keep) > 0 && g.rewinds() {
+		for pos, s := range e.subtasks.All() {
+			if g.taken[pos] && active(s.State) && number[s.Worker] == 0 && slices.Contains(keep, s.Worker) && e.t.Alive(s.Worker, s.Incarnation) {
+				number[s.Worker] = s.Process
+			}
 		}
 	}
 	for _, a := range g.workers {
@@ -185,6 +202,16 @@ func (g *granting) processes() map[string]uint64 {
 		}
 	}
 	return number
+}
+
+// rewinds reports whether all regions that are scheduled start from a checkpoint.
+func (g *granting) rewinds() bool {
+	for i, in := range g.in {
+		if in && g.e.regions.At(i).state.Restore == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // update folds reports of attempts into the execution graph. The number of an attempt is never used twice, so it alone
@@ -220,13 +247,18 @@ func (e *jobEdit) update(c *commandpb.UpdateSubtasks) Result {
 		e.event("regions-finished", e.j.plan.SubtaskNames(done))
 	}
 	e.tellLost()
+	e.finishing()
+	r := applied(h.Id)
+	r.Dropped = dropped
+	return r
+}
+
+// finishing moves the job on when its last subtask has finished.
+func (e *jobEdit) finishing() {
 	if e.in(jobpb.JobStatus_JOB_RUNNING) && int(e.j.counts[jobpb.SubtaskState_SUBTASK_FINISHED]) == e.subtasks.Len() {
 		e.become(jobpb.JobStatus_JOB_FINISHING)
 		e.event("job-finishing", fmt.Sprintf("%d parts of output to commit", len(e.j.output)))
 	}
-	r := applied(h.Id)
-	r.Dropped = dropped
-	return r
 }
 
 // updateOne reports whether the update changed anything.
@@ -244,15 +276,20 @@ func (e *jobEdit) updateOne(u *taskpb.SubtaskUpdate) bool {
 		return false
 	}
 	ending := e.in(jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING)
-	fenced := u.RegionEpoch < region.Epoch || region.Status == jobpb.RegionStatus_REGION_RESTARTING
+	fenced := u.RegionEpoch < region.Epoch || region.Status == jobpb.RegionStatus_REGION_RESTARTING || ending && e.checkpointed(s.Region)
 	n := copySubtask(s)
 	switch u.State {
 	case jobpb.SubtaskState_SUBTASK_RUNNING:
-		return !fenced && e.progress(pos, s, u)
+		return !fenced && s.State != jobpb.SubtaskState_SUBTASK_FINISHING && e.progress(pos, s, u)
+	case jobpb.SubtaskState_SUBTASK_FINISHING:
+		return !fenced && !ending && e.checkpointed(s.Region) && e.progress(pos, s, u)
 	case jobpb.SubtaskState_SUBTASK_FINISHED, jobpb.SubtaskState_SUBTASK_FAILED, jobpb.SubtaskState_SUBTASK_CANCELLED:
 		n.State, n.EndedUs, n.Counters = u.State, e.t.now, u.Counters
 	default:
 		return false
+	}
+	if u.State == jobpb.SubtaskState_SUBTASK_FINISHED && !fenced && !ending && e.checkpointed(s.Region) {
+		return false // an end holds only relative to a checkpoint (PROTOCOL 9)
 	}
 	failure := u.Failure
 	switch {
@@ -286,7 +323,10 @@ func (e *jobEdit) progress(pos int, s *jobpb.Subtask, u *taskpb.SubtaskUpdate) b
 	n := copySubtask(s)
 	n.Produced, n.Loaded = s.Produced || u.Produced, s.Loaded || u.Loaded
 	if s.State != u.State {
-		n.State, n.StartedUs = u.State, e.t.now
+		n.State = u.State
+		if n.StartedUs == 0 {
+			n.StartedUs = e.t.now
+		}
 	}
 	e.replace(pos, n)
 	return true

@@ -24,7 +24,8 @@ type Source struct {
 	region      int32
 	regionEpoch uint64
 	complete    bool
-	bytes       int // of all splits
+	enumerator  []byte // its state behind the last split; empty: it has none
+	bytes       int    // of all splits
 	splits      vector.Vec[*jobpb.Split]
 	owners      vector.Vec[*jobpb.SplitAssignment] // of the first owners.Len() splits
 	of          vector.Vec[[]int32]                // by subtask: its splits, in order
@@ -47,6 +48,9 @@ func (s *Source) RegionEpoch() uint64 { return s.regionEpoch }
 
 // Complete reports whether the enumerator reached its end.
 func (s *Source) Complete() bool { return s.complete }
+
+// Enumerator is the state of the enumerator behind the last split; empty: it said none.
+func (s *Source) Enumerator() []byte { return s.enumerator }
 
 // Len is the number of splits found so far.
 func (s *Source) Len() int { return s.splits.Len() }
@@ -74,6 +78,7 @@ func (s *Source) Readers() int { return s.of.Len() }
 // Proto is the source in one message.
 func (s *Source) Proto() *jobpb.SourceState {
 	p := s.head()
+	p.Enumerator = s.enumerator
 	for _, x := range s.splits.All() {
 		p.Splits = append(p.Splits, x)
 	}
@@ -106,8 +111,16 @@ func (s *Source) restarted(epoch uint64) *Source {
 		n.of = vector.Make[[]int32](s.of.Len())
 	}
 	if !n.complete {
-		n.splits, n.bytes = vector.Vec[*jobpb.Split]{}, 0
+		n.splits, n.bytes, n.enumerator = vector.Vec[*jobpb.Split]{}, 0, nil
 	}
+	return &n
+}
+
+// resumed is the source in a new epoch of a region that starts from a checkpoint: everything is kept, since readers know their
+// positions and the enumerator goes on behind the last split.
+func (s *Source) resumed(epoch uint64) *Source {
+	n := *s
+	n.regionEpoch = epoch
 	return &n
 }
 
@@ -130,6 +143,9 @@ func (e *jobEdit) addSplits(c *commandpb.AddSplits) Result {
 		e.t.note(changeSplit, x)
 	}
 	n.splits, n.complete = edit.Vec(), c.End
+	if len(c.Enumerator) > 0 {
+		n.enumerator = c.Enumerator
+	}
 	if n.splits.Len() > MaxSplits || n.bytes > MaxSourceBytes {
 		return Result{Status: Refused, Code: CodeFull, Job: e.j.ID(), Message: fmt.Sprintf("source %d: %d splits with %d bytes; at most %d with %d MiB can be kept",
 			c.Operator, n.splits.Len(), n.bytes, MaxSplits, MaxSourceBytes>>20)}
@@ -198,5 +214,5 @@ func (e *jobEdit) enumerates(s *Source, epoch uint64) Result {
 
 // counts reports whether the attempt of a subtask may act, and what it does is not void.
 func (e *jobEdit) counts(s *jobpb.Subtask) bool {
-	return active(s.State) && e.regions.At(int(s.Region)).state.Status != jobpb.RegionStatus_REGION_RESTARTING
+	return active(s.State) && s.State != jobpb.SubtaskState_SUBTASK_FINISHING && e.regions.At(int(s.Region)).state.Status != jobpb.RegionStatus_REGION_RESTARTING
 }

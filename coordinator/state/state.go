@@ -217,6 +217,8 @@ const (
 	changeEvent
 	changeSlot
 	changeRemoved
+	changeCheckpoints
+	changeObject
 )
 
 // note folds a changed record into the chain.
@@ -276,6 +278,8 @@ func (t *tx) dispatch(c *commandpb.Command) Result {
 		return t.submitJob(b.SubmitJob.GetSpec(), c.RequestId)
 	case *commandpb.Command_CancelJob:
 		return t.cancelJob(b.CancelJob.GetJob(), c.RequestId)
+	case *commandpb.Command_RequestSavepoint:
+		return t.requestSavepoint(b.RequestSavepoint, c.RequestId)
 	case *commandpb.Command_ForgetJobs:
 		return t.forgetJobs(b.ForgetJobs.GetJobs())
 	}
@@ -315,6 +319,25 @@ func (t *tx) dispatchJob(c *commandpb.Command) Result {
 		return t.edit(b.ReleaseSlots.GetJob(), func(e *jobEdit) Result { return e.releaseSlots(b.ReleaseSlots) })
 	case *commandpb.Command_AssignSplits:
 		return t.edit(b.AssignSplits.GetJob(), func(e *jobEdit) Result { return e.assignSplits(b.AssignSplits) })
+	}
+	return t.dispatchCheckpoint(c)
+}
+
+// dispatchCheckpoint serves the commands about the checkpoints of one job.
+func (t *tx) dispatchCheckpoint(c *commandpb.Command) Result {
+	switch b := c.Command.(type) {
+	case *commandpb.Command_StartCheckpoint:
+		return t.edit(b.StartCheckpoint.GetJob(), func(e *jobEdit) Result { return e.startCheckpoint(b.StartCheckpoint) })
+	case *commandpb.Command_CompleteCheckpoint:
+		return t.edit(b.CompleteCheckpoint.GetJob(), func(e *jobEdit) Result { return e.completeCheckpoint(b.CompleteCheckpoint) })
+	case *commandpb.Command_AbortCheckpoint:
+		return t.edit(b.AbortCheckpoint.GetJob(), func(e *jobEdit) Result { return e.abortCheckpoint(b.AbortCheckpoint) })
+	case *commandpb.Command_PlaceObjects:
+		return t.edit(b.PlaceObjects.GetJob(), func(e *jobEdit) Result { return e.placeObjects(b.PlaceObjects) })
+	case *commandpb.Command_DeleteObjects:
+		return t.edit(b.DeleteObjects.GetJob(), func(e *jobEdit) Result { return e.deleteObjects(b.DeleteObjects) })
+	case *commandpb.Command_ForgetObjects:
+		return t.edit(b.ForgetObjects.GetJob(), func(e *jobEdit) Result { return e.forgetObjects(b.ForgetObjects) })
 	}
 	return refused(CodeMalformed, "no such command")
 }

@@ -66,5 +66,5 @@ var nextPartition = map[jobpb.PartitionState][]jobpb.PartitionState{
 
 // active reports whether an attempt in this state holds its slot and may still act.
 func active(s jobpb.SubtaskState) bool {
-	return s == jobpb.SubtaskState_SUBTASK_SCHEDULED || s == jobpb.SubtaskState_SUBTASK_RUNNING
+	return s == jobpb.SubtaskState_SUBTASK_SCHEDULED || s == jobpb.SubtaskState_SUBTASK_RUNNING || s == jobpb.SubtaskState_SUBTASK_FINISHING
 }

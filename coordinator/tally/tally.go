@@ -116,8 +116,7 @@ func (t *Tally) slot(facts *state.Job, i int, delta int32) {
 
 // Acts reports whether an attempt in this state may do something.
 func Acts(s jobpb.SubtaskState) bool {
-	return s == jobpb.SubtaskState_SUBTASK_SCHEDULED || s == jobpb.SubtaskState_SUBTASK_RUNNING ||
-		s == jobpb.SubtaskState_SUBTASK_FINISHING
+	return s == jobpb.SubtaskState_SUBTASK_SCHEDULED || s == jobpb.SubtaskState_SUBTASK_RUNNING || s == jobpb.SubtaskState_SUBTASK_FINISHING
 }
 
 // Produces reports whether a consumer of a subtask can find something to do.

@@ -45,7 +45,7 @@ func (w *Worker) register() *controlpb.Register {
 }
 
 func active(s jobpb.SubtaskState) bool {
-	return s == jobpb.SubtaskState_SUBTASK_SCHEDULED || s == jobpb.SubtaskState_SUBTASK_RUNNING
+	return s == jobpb.SubtaskState_SUBTASK_SCHEDULED || s == jobpb.SubtaskState_SUBTASK_RUNNING || s == jobpb.SubtaskState_SUBTASK_FINISHING
 }
 
 func (w *Worker) unacknowledged(p *proc, t *attempt) bool {
