@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/commit"
@@ -49,8 +50,12 @@ type attempt struct {
 	announced    bool // RUNNING was reported
 	produced     bool // consumers have something to read
 	loaded       bool // the inputs in front of the gates have ended
+	finishing    bool // the input has ended, and a checkpoint has to contain that
 	finished     bool
-	exited       error // user code has ended the goroutine
+	restoring    *restoreSource           // that it starts from; nil: none, or it has
+	from         *snapshotpb.SubtaskState // what that has of this subtask; nil: nothing
+	reload       bool                     // what stands in front of its gates is loaded anew
+	exited       error                    // user code has ended the goroutine
 	committables []*jobpb.Committable
 	partitions   []*jobpb.Partition
 }
@@ -82,6 +87,7 @@ func (a *attempt) run(parent context.Context) error {
 	if ctx.Err() == nil {
 		err = a.own(a.work(ctx))
 	}
+	a.proc.restored(a)
 	a.proc.end(a, err)
 	close(a.done)
 	return nil
@@ -128,6 +134,7 @@ func (a *attempt) work(ctx context.Context) error {
 // enumerate discovers the splits of source op.
 func (a *attempt) enumerate(ctx context.Context, op int32) error {
 	d := source.Discovery{
+		From: a.enumerated(op).GetState(), Known: int(a.enumerated(op).GetOffset()),
 		Source: a.proc.cfg.Program.Nodes[op].Source, Operator: a.layout.ID(op), Parallelism: int(a.plan().Parallelism),
 		Report: func(m *taskpb.SplitsDiscovered) {
 			m.Operator, m.Region, m.RegionEpoch = op, a.sub.Region, a.sub.RegionEpoch
@@ -136,6 +143,16 @@ func (a *attempt) enumerate(ctx context.Context, op int32) error {
 		Warn: a.quietly,
 	}
 	return d.Run(ctx)
+}
+
+// enumerated is where the discovery of source op goes on; nil: it begins.
+func (a *attempt) enumerated(op int32) *taskpb.EnumeratorState {
+	for _, e := range a.sub.Enumerators {
+		if e.Operator == op {
+			return e
+		}
+	}
+	return nil
 }
 
 // requestSplits asks the coordinator for splits of source op, through the host.
@@ -173,10 +190,17 @@ func (a *attempt) watch(ctx context.Context, ended <-chan struct{}) {
 // subtask runs on the goroutine that owns the subtask.
 func (a *attempt) subtask(ctx context.Context) (err error) {
 	a.proc.tag(a, goroutineHeader())
+	if err := a.started(ctx); err != nil {
+		return err
+	}
 	for _, op := range a.plan().Operators {
 		if open := a.proc.cfg.Program.Nodes[op].Committer; open != nil {
 			id := a.layout.ID(op)
-			if err := commit.AbortLeftovers(ctx, open, a.task(id, a.logger().With("operator", id))); err != nil {
+			keep, err := a.kept(ctx, id)
+			if err != nil {
+				return err
+			}
+			if err := commit.AbortLeftovers(ctx, open, a.task(id, a.logger().With("operator", id)), keep); err != nil {
 				return err
 			}
 		}
@@ -189,10 +213,19 @@ func (a *attempt) subtask(ctx context.Context) (err error) {
 	a.meter.outlets = parts.chain.Outlets()
 	a.meter.declare(w.cur.Counts())
 	l := newLoop(ctx, parts, a.mail, a.meter, a.terms.timeout)
-	l.announce = a.announce
-	a.announce()
+	l.announce, l.attempt = a.announce, a
 	err = run.ErrExited // stands if user code ends the goroutine: what is open has to be closed then, too
 	defer func() { err = a.shut(l, err) }()
+	if a.sub.Checkpointed {
+		parts.head.OnAligned(l.freeze)
+	}
+	if a.sub.Restore > 0 {
+		if err := l.protected(l.restore); err != nil {
+			return err
+		}
+		a.proc.restored(a)
+	}
+	a.announce()
 	return l.run()
 }
 
@@ -201,7 +234,9 @@ func (a *attempt) shut(l *loop, err error) error {
 	a.exited = l.exited
 	parts := l.wired
 	if err == nil {
-		a.committables = parts.chain.Committables()
+		if !a.sub.Checkpointed { // else a completed checkpoint has them
+			a.committables = parts.chain.Committables()
+		}
 		err = parts.chain.CloseOutlets(nil)
 		a.partitions = parts.chain.Partitions()
 		a.finished = err == nil
@@ -217,7 +252,11 @@ func (a *attempt) shut(l *loop, err error) error {
 // announce reports that the attempt runs, and how far it has come.
 func (a *attempt) announce() {
 	a.announced = true
-	a.proc.report(a, &taskpb.SubtaskUpdate{State: jobpb.SubtaskState_SUBTASK_RUNNING, Produced: a.produced, Loaded: a.loaded})
+	state := jobpb.SubtaskState_SUBTASK_RUNNING
+	if a.finishing {
+		state = jobpb.SubtaskState_SUBTASK_FINISHING
+	}
+	a.proc.report(a, &taskpb.SubtaskUpdate{State: state, Produced: a.produced, Loaded: a.loaded})
 }
 
 // hasProduced reports, once, that consumers have something to read.

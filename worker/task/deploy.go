@@ -238,6 +238,9 @@ func (p *Process) admit(f *draft, s *taskpb.SubtaskDeployment, r *fence, t *turn
 			a.older = append(a.older, o)
 		}
 	}
+	if s.Restore > 0 {
+		a.restoring = p.restoring(f.d)
+	}
 	p.mu.newest[id] = a
 	p.mu.running[a] = ""
 	if p.mu.group == nil {

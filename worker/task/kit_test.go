@@ -19,6 +19,7 @@ import (
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
@@ -79,6 +80,7 @@ func (s *counted[T]) OpenReader(context.Context, *connector.Task) (connector.Rea
 type countedReader[T any] struct {
 	s      *counted[T]
 	splits []countedSplit
+	ids    []string
 	at     int
 }
 
@@ -93,7 +95,7 @@ func (r *countedReader[T]) Assign(splits []connector.Split) error {
 		if _, err := fmt.Sscanf(string(sp.Data), "%d %d", &c.next, &c.end); err != nil {
 			return err
 		}
-		r.splits = append(r.splits, c)
+		r.splits, r.ids = append(r.splits, c), append(r.ids, sp.ID)
 	}
 	return nil
 }
@@ -136,8 +138,13 @@ func (r *countedReader[T]) Poll(ctx context.Context, out *connector.Records[T]) 
 func (r *countedReader[T]) Describe(s connector.SplitIndex, pos int64) string {
 	return fmt.Sprintf("row %d of split %d", pos, s)
 }
-func (r *countedReader[T]) Snapshot(element.CheckpointID) ([]connector.Split, error) { return nil, nil }
-func (r *countedReader[T]) Committed(context.Context, element.CheckpointID) error    { return nil }
+func (r *countedReader[T]) Snapshot(element.CheckpointID) (out []connector.Split, _ error) {
+	for i := r.at; i < len(r.splits); i++ {
+		out = append(out, connector.Split{ID: r.ids[i], Data: fmt.Appendf(nil, "%d %d", r.splits[i].next, r.splits[i].end)})
+	}
+	return out, nil
+}
+func (r *countedReader[T]) Committed(context.Context, element.CheckpointID) error { return nil }
 func (r *countedReader[T]) Close() error                                             { return nil }
 
 func ints(n int) *counted[int] {
@@ -421,10 +428,12 @@ type host struct {
 	proc    *Process
 	updates chan *taskpb.SubtaskUpdate
 	failed  chan *jobpb.Failure
+	acks    chan *snapshotpb.Ack
 }
 
 func (h *host) Update(u *taskpb.SubtaskUpdate) { h.updates <- u }
 func (h *host) Failed(f *jobpb.Failure)        { h.failed <- f }
+func (h *host) Ack(a *snapshotpb.Ack)          { h.acks <- a }
 
 func (h *host) SplitsDiscovered(d *taskpb.SplitsDiscovered) { h.discovered(d) }
 func (h *host) RequestSplits(r *taskpb.SplitRequest)        { h.request(question{r, h.proc}) }
@@ -546,7 +555,7 @@ func startProcess(t testing.TB, j *job, table *splitTable, nc shuffle.NetworkCon
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{splitTable: table, t: t, updates: make(chan *taskpb.SubtaskUpdate, 10_000), failed: make(chan *jobpb.Failure, 100)}
+	h := &host{splitTable: table, t: t, updates: make(chan *taskpb.SubtaskUpdate, 10_000), failed: make(chan *jobpb.Failure, 100), acks: make(chan *snapshotpb.Ack, 10_000)}
 	cfg := Config{Program: j.prog, Job: "job-1", Worker: "w", Process: nc.Process, Network: n, Results: results, Host: h}
 	for _, f := range change {
 		f(&cfg)

@@ -29,6 +29,7 @@ type loop struct {
 	timeout time.Duration // buffer.timeout; negative: never
 	// announce tells the host that the attempt runs.
 	announce func()
+	cuts
 
 	exited  error // set by user code that has ended the goroutine
 	limit   int   // records of the next step
@@ -68,8 +69,16 @@ func (l *loop) run() error {
 				return err
 			}
 		}
+		if l.capture != nil {
+			if err := l.writeSome(); err != nil {
+				return err
+			}
+		}
 		room := l.chain.Room()
 		if room <= 0 { // letters go on to be handled
+			if l.more {
+				continue
+			}
 			if err := l.sleep(); err != nil {
 				return err
 			}
@@ -81,10 +90,16 @@ func (l *loop) run() error {
 		}
 		switch p.State {
 		case chain.Ended:
+			if l.attempt.checkpointed() {
+				return l.finish()
+			}
 			return nil
 		case chain.Starved:
-			err = l.sleep()
+			if l.starved = true; !l.more {
+				err = l.sleep()
+			}
 		default:
+			l.starved = false
 			err = l.after(p)
 		}
 		if err != nil {
@@ -185,7 +200,15 @@ func (l *loop) letters() error {
 		if x.Again {
 			l.announce()
 		}
-		if x.Assign == nil {
+		if x.Trigger != nil {
+			if err := l.triggered(x.Trigger); err != nil {
+				return err
+			}
+		}
+		if x.Notice != nil {
+			l.noticed(x.Notice)
+		}
+		if x.Assign == nil || l.chain.Over() {
 			continue
 		}
 		if err := l.head.Assigned(x.Assign); err != nil {
@@ -212,6 +235,10 @@ func (l *loop) letters() error {
 
 // onTime lets head and operators do what is due, and sets the timer for what will be.
 func (l *loop) onTime() error {
+	if l.chain.Over() { // nobody emits any more
+		l.arm(l.flushAt)
+		return nil
+	}
 	next, err := l.head.OnTime(l.now)
 	if err != nil {
 		return err

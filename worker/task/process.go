@@ -14,19 +14,22 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
+	"github.com/sluiceio/sluice/snapshot"
 	"github.com/sluiceio/sluice/worker/spill"
 	"github.com/sluiceio/sluice/worker/task/align"
 	"github.com/sluiceio/sluice/worker/task/commit"
 	"github.com/sluiceio/sluice/worker/task/mail"
+	"github.com/sluiceio/sluice/worker/task/segment"
 )
 
 // Host receives what a process reports. Calls come from any goroutine, several at once, and must not block. Messages
 // belong to the host.
 type Host interface {
-	// Update reports RUNNING once and then one of FINISHED, FAILED or CANCELLED, for each attempt that was deployed. An
+	// Update reports RUNNING once, perhaps FINISHING, and then one of FINISHED, FAILED or CANCELLED, for each attempt that was deployed. An
 	// attempt that is deployed again repeats its last report.
 	Update(u *taskpb.SubtaskUpdate)
 	// SplitsDiscovered reports what the enumerator of a source has found, in order.
@@ -34,6 +37,8 @@ type Host interface {
 	// RequestSplits asks for more splits. It is asked again every second until Process.AssignSplits brings an answer,
 	// so the host need not keep it.
 	RequestSplits(r *taskpb.SplitRequest)
+	// Ack answers a trigger, or a barrier: everything that it names is durable. The host keeps it until the coordinator has it.
+	Ack(a *snapshotpb.Ack)
 	// Failed reports what only the end of the whole process can cure: user code that does not return after its attempt
 	// was stopped. A goroutine cannot be killed; the host ends the process. At most once per attempt.
 	Failed(f *jobpb.Failure)
@@ -52,6 +57,8 @@ type Config struct {
 	Results *stored.Exchange
 	// Spill is where batch operators put what exceeds their memory; nil: nowhere.
 	Spill *spill.Area
+	// Stores are where checkpoints go and come from. Nil: attempts decline every checkpoint, and none is restored.
+	Stores snapshot.Stores
 	// State is the memory of keyed state and where it goes with what exceeds it. The host runs the overflow, for longer than
 	// the Process.
 	State StateMemory
@@ -98,6 +105,7 @@ type Process struct {
 	log        hclog.Logger
 	committing chan struct{} // holds the running Commit
 	groups     *align.Groups // of sources
+	segments   *segment.Writer
 
 	mu struct {
 		sync.Mutex
@@ -107,7 +115,8 @@ type Process struct {
 		jobEpoch uint64
 		regions  map[int32]*fence
 		newest   map[subtaskID]*attempt
-		running  map[*attempt]string // those that have not ended, with the header of their goroutine
+		running  map[*attempt]string       // those that have not ended, with the header of their goroutine
+		restores map[string]*restoreSource // by name of the manifest
 	}
 }
 
@@ -136,6 +145,10 @@ func NewProcess(cfg Config) (*Process, error) {
 	p.mu.regions = map[int32]*fence{}
 	p.mu.newest = map[subtaskID]*attempt{}
 	p.mu.running = map[*attempt]string{}
+	p.mu.restores = map[string]*restoreSource{}
+	p.segments = segment.New(segment.Config{
+		Stores: cfg.Stores, Job: cfg.Job, Process: cfg.Process, Go: p.goes, Report: cfg.Host.Ack, Log: p.log,
+	})
 	return p, nil
 }
 
@@ -206,7 +219,7 @@ func (p *Process) end(a *attempt, err error) {
 func (p *Process) report(a *attempt, u *taskpb.SubtaskUpdate) {
 	u.Chain, u.Index, u.Attempt = a.sub.Chain, a.sub.Index, a.sub.Attempt
 	u.Region, u.RegionEpoch = a.sub.Region, a.sub.RegionEpoch
-	ended := u.State != jobpb.SubtaskState_SUBTASK_RUNNING
+	ended := u.State != jobpb.SubtaskState_SUBTASK_RUNNING && u.State != jobpb.SubtaskState_SUBTASK_FINISHING
 	if ended {
 		// Whoever has heard the report and asks again is answered with it: no loop is there any more to do so.
 		p.mu.Lock()
@@ -218,6 +231,7 @@ func (p *Process) report(a *attempt, u *taskpb.SubtaskUpdate) {
 		p.mu.Lock()
 		delete(p.mu.running, a)
 		p.mu.Unlock()
+		p.segments.Gone(a.member())
 	}
 }
 

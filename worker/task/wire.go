@@ -62,6 +62,9 @@ func (w *wiring) wire() (done *wired, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := w.resume(op, nodes[0].Operator); err != nil {
+		return nil, err
+	}
 	var inputs []edge.Input
 	graph := w.layout.Graph.Operators[op].Inputs
 	for i, in := range ins {
@@ -75,7 +78,9 @@ func (w *wiring) wire() (done *wired, err error) {
 		})
 	}
 	c := chain.New(w.ctx, w.cur, nodes, -1)
-	return &wired{c, edge.NewHead(c, inputs, w.hasLoaded)}, nil
+	h := edge.NewHead(c, inputs, w.hasLoaded)
+	h.From(w.from)
+	return &wired{c, h}, nil
 }
 
 // stores reports whether an input of the operator at the head is read from files.
@@ -94,6 +99,7 @@ func (w *wiring) wireSource(op int32) (*wired, error) {
 	c := chain.New(w.ctx, w.cur, append([]chain.Node{self}, kids...), 0)
 	h, err := w.proc.cfg.Program.Nodes[op].Source.Open(source.Config{
 		Runtime: rt, Chain: c, Mail: w.mail, Out: outs[""], Request: w.requestSplits(op), Gate: w.gateOfSource(), Groups: w.proc.groups,
+		From: w.restoredOf(rt.Task.Operator).source,
 	})
 	if err != nil {
 		return nil, fault.Of(err, fault.CodeSource, rt.Task.Operator)
@@ -211,11 +217,17 @@ func (w *wiring) gate(ref layout.Input, push any) (edge.Gate, error) {
 	var err error
 	if edge.Blocking(e) {
 		j.Stored.Producers, err = w.producers(e, span)
+		j.Stored.From, j.Stored.Read = w.position(e, j.Stored.Producers)
 	} else {
-		j.Live.Ends, err = w.ends(e.FromChain, span)
+		j.Live.Ends, j.Live.Finished, err = w.running(e.FromChain, span)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case edge.Blocking(e) && j.Stored.From.Producer == len(j.Stored.Producers):
+		return edge.Ended(j.Stored.Read), nil
+	case !edge.Blocking(e) && len(j.Live.Ends) == 0:
+		return edge.NoChannels(), nil
 	}
 	id := w.layout.ID(ref.Op)
 	g, err := w.proc.cfg.Program.Nodes[ref.Op].Exchanges[ref.Index].Gate(j, push)
@@ -299,7 +311,9 @@ func (w *wiring) runtime(op int32) *Runtime {
 		MaxParallelism: w.layout.KeyGroups,
 		KeyGroups:      KeyGroups{First: first, End: end},
 		State:          w.proc.cfg.State,
+		Restored:       w.restoredOf(id).Restored,
 	}
+	rt.State.Checkpoints = w.sub.Checkpointed // tracking costs something
 	if w.layout.Graph.Operators[op].BatchMemory {
 		rt.Batch = Batch{Memory: w.terms.grant(w.layout, w.sub.Chain, w.sub.Index), Spill: w.proc.cfg.Spill}
 	}

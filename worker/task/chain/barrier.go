@@ -22,6 +22,9 @@ type Restored struct {
 	Writers [][]byte
 }
 
+// Snapshot writes a table as of a barrier.
+type Snapshot = state.Snapshot
+
 // Frozen is what one operator has for a checkpoint, as of its barrier.
 type Frozen struct {
 	State  *snapshotpb.OperatorState
@@ -55,7 +58,7 @@ func (c *Chain) Freeze(id element.CheckpointID) ([]Frozen, error) {
 
 func (n *Node) freeze(id element.CheckpointID) (Frozen, error) {
 	rt := n.Runtime
-	f := Frozen{State: &snapshotpb.OperatorState{Operator: n.ID, Replaced: slices.Clone(rt.replaced)}, KeyGroups: rt.KeyGroups}
+	f := Frozen{State: &snapshotpb.OperatorState{Operator: n.ID}, KeyGroups: rt.KeyGroups}
 	if err := n.Operator.OnBarrier(id); err != nil {
 		return f, err
 	}
@@ -65,6 +68,9 @@ func (n *Node) freeze(id element.CheckpointID) (Frozen, error) {
 			return f, err
 		}
 		f.Tables = append(f.Tables, s)
+		if rt.replaced {
+			f.State.Replaced = append(f.State.Replaced, s.Header().Table)
+		}
 	}
 	f.State.Writer, f.State.Committables = rt.writer, n.committables(nil)
 	return f, nil
@@ -92,7 +98,7 @@ func (c *Chain) Completed(id element.CheckpointID) {
 				t.Completed(id)
 			}
 			rt.prepare = slices.DeleteFunc(rt.prepare, func(p connector.Committable) bool { return p.Checkpoint <= id })
-			rt.replaced = nil
+			rt.replaced = false
 		}
 	}
 }
@@ -138,7 +144,7 @@ func (c *Chain) Restore(load func(rt *Runtime, reloads bool) error) error {
 
 // Replace says that the tables of the operator begin anew, whatever the checkpoint has of them: snapshots say so until the next one
 // is completed.
-func (rt *Runtime) Replace(tables ...string) { rt.replaced = append(rt.replaced, tables...) }
+func (rt *Runtime) Replace() { rt.replaced = true }
 
 // Prepared keeps prepared output of a sink: for the last report of the attempt, or for the snapshots until a completed one has it.
 func (rt *Runtime) Prepared(cs []connector.Committable) { rt.prepare = append(rt.prepare, cs...) }

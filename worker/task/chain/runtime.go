@@ -84,12 +84,12 @@ type Runtime struct {
 	Watermark element.Time
 
 	shared    any
-	ports     map[string][]any // side outputs: the pushes of their consumers
-	branch    int              // which consumer of several is at work
-	wake      time.Time        // of WakeAt; zero: none
-	prepare   []connector.Committable // output that no completed checkpoint has
-	writer    []byte                  // state of the writer of a sink, as of the last barrier
-	replaced  []string                // tables that have begun anew since the base
+	ports     map[string][]any          // side outputs: the pushes of their consumers
+	branch    int                       // which consumer of several is at work
+	wake      time.Time                 // of WakeAt; zero: none
+	prepare   []connector.Committable   // output that no completed checkpoint has
+	writer    []byte                    // state of the writer of a sink, as of the last barrier
+	replaced  bool                      // the tables have begun anew since the base
 	notified  atomic.Bool               // OnNotify is due
 	tick      func()                    // rouses the loop; nil: nobody is there
 	pass      func(element.Event) error // of a Relay

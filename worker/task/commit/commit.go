@@ -140,12 +140,12 @@ func (g *output) judge(results []connector.CommitResult) error {
 	return later
 }
 
-// AbortLeftovers removes what earlier attempts of a subtask prepared and nobody will commit. t is the task of the
+// AbortLeftovers removes what earlier attempts of a subtask prepared and nobody will commit: all but keep. t is the task of the
 // starting attempt: only output of its own subtask index and of lower epochs is a leftover, because subtasks of other
 // regions may have finished under an epoch of their own, and their output waits to be committed.
-func AbortLeftovers(ctx context.Context, open Opener, t *connector.Task) error {
+func AbortLeftovers(ctx context.Context, open Opener, t *connector.Task, keep []connector.Committable) error {
 	return with(ctx, open, t, fault.CodeSink, func(k connector.Committer) error {
-		if err := k.AbortUnknown(ctx, nil); err != nil {
+		if err := k.AbortUnknown(ctx, keep); err != nil {
 			return fmt.Errorf("remove leftovers: %w", err)
 		}
 		return nil

@@ -13,8 +13,10 @@ const MaxLetters = 256
 
 // Letter is a control message for the loop of a subtask.
 type Letter struct {
-	Assign *taskpb.AssignSplits // splits for the source; nil: none
-	Again  bool                 // the host wants to hear once more that the attempt runs
+	Assign  *taskpb.AssignSplits     // splits for the source; nil: none
+	Trigger *taskpb.Trigger          // a checkpoint has begun
+	Notice  *taskpb.CheckpointNotice // what became of one
+	Again   bool                     // the host wants to hear once more that the attempt runs
 }
 
 // Box is the mailbox of a subtask. Letters are read between batches; one that arrives while the loop sleeps wakes it,

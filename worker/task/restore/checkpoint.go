@@ -1,16 +1,12 @@
 package restore
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"sync"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/snapshotpb"
@@ -20,15 +16,6 @@ import (
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task/fault"
 )
-
-// Codes of failures.
-const (
-	CodeUnreadable = "E153" // the newest completed checkpoint cannot be read
-	CodeIncomplete = "E154" // a snapshot is of another job, of a newer format, or incomplete
-)
-
-// maxManifest bounds a manifest in bytes.
-const maxManifest = 1 << 30
 
 // Checkpoint is a completed checkpoint, for as long as anybody reads it.
 type Checkpoint struct {
@@ -76,20 +63,24 @@ func (c *Checkpoint) unreadable(err error) error {
 	if f, ok := errors.AsType[*fault.Fault](err); ok {
 		return f
 	}
-	f := &fault.Fault{Kind: jobpb.FailureKind_FAILURE_FATAL, Code: CodeUnreadable, Err: fmt.Errorf("checkpoint %d: %w", c.from.Checkpoint, err)}
+	f := &fault.Fault{Kind: jobpb.FailureKind_FAILURE_FATAL, Code: snapshot.CodeRead, Err: fmt.Errorf("checkpoint %d: %w", c.from.Checkpoint, err)}
 	if e, ok := errors.AsType[*state.Error](err); ok && e.Code == state.CodeFit {
 		f.Code, f.Operator = e.Code, e.Operator
 		return f
 	}
-	if !errors.Is(err, snapshot.ErrNotFound) && !errors.Is(err, chunk.ErrCorrupt) && !errors.Is(err, errDamaged) {
+	if _, ok := errors.AsType[*snapshot.FormatError](err); ok {
+		f.Code = snapshot.CodeFormat
+		return f
+	}
+	if !errors.Is(err, snapshot.ErrNotFound) && !errors.Is(err, chunk.ErrCorrupt) && !errors.Is(err, snapshot.ErrDamaged) {
 		f.Kind = jobpb.FailureKind_FAILURE_LOSS // a store that does not answer may answer later
 	}
 	return f
 }
 
-var errDamaged = errors.New("it is damaged")
-
-func incomplete(format string, args ...any) error { return fault.Fatal(CodeIncomplete, format, args...) }
+func incomplete(format string, args ...any) error {
+	return fault.Fatal(snapshot.CodeFormat, format, args...)
+}
 
 // Manifest reads it, once.
 func (c *Checkpoint) Manifest(ctx context.Context) (*snapshotpb.Manifest, error) {
@@ -107,39 +98,15 @@ func (c *Checkpoint) Manifest(ctx context.Context) (*snapshotpb.Manifest, error)
 }
 
 func (c *Checkpoint) read(ctx context.Context) (*snapshotpb.Manifest, error) {
-	o := c.from.Manifest.GetObject()
 	if c.stores == nil {
-		return nil, fmt.Errorf("manifest %s: this process has no stores: %w", o.GetName(), snapshot.ErrNotFound)
+		return nil, fmt.Errorf("this process has no stores: %w", snapshot.ErrNotFound)
 	}
-	r, err := c.stores.Open(ctx, c.from.Manifest, c.from.Stores)
+	m, err := snapshot.ReadManifest(ctx, c.stores, c.from.Manifest, c.from.Stores)
 	if err != nil {
-		return nil, fmt.Errorf("manifest %s: %w", o.GetName(), err)
-	}
-	defer r.Close() // only read
-	if r.Size() != o.GetSize() || r.Size() > maxManifest {
-		return nil, fmt.Errorf("manifest %s: %w: %d bytes, it had %d", o.GetName(), errDamaged, r.Size(), o.GetSize())
-	}
-	b := make([]byte, r.Size())
-	if _, err := io.ReadFull(io.NewSectionReader(r, 0, r.Size()), b); err != nil {
-		return nil, fmt.Errorf("manifest %s: %w", o.GetName(), err)
-	}
-	if sum := sha256.Sum256(b); !bytes.Equal(sum[:], o.GetDigest()) {
-		return nil, fmt.Errorf("manifest %s: %w: its digest differs", o.GetName(), errDamaged)
-	}
-	m, err := decode(b)
-	if err != nil {
-		return nil, fmt.Errorf("manifest %s: %w", o.GetName(), err)
+		return nil, err
 	}
 	if m.Checkpoint != c.from.Checkpoint {
-		return nil, incomplete("manifest %s is of checkpoint %d, not %d", o.GetName(), m.Checkpoint, c.from.Checkpoint)
-	}
-	return m, nil
-}
-
-func decode(b []byte) (*snapshotpb.Manifest, error) {
-	m := &snapshotpb.Manifest{}
-	if err := proto.Unmarshal(b, m); err != nil {
-		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+		return nil, incomplete("manifest %s is of checkpoint %d, not %d", c.from.Manifest.GetObject().GetName(), m.Checkpoint, c.from.Checkpoint)
 	}
 	return m, nil
 }
@@ -232,7 +199,7 @@ func (c *Checkpoint) chunk(ctx context.Context, p *snapshotpb.Part) (*chunk.Read
 		return nil, err
 	}
 	if p.Offset < 0 || p.Size < 0 || p.Offset > o.Size()-p.Size {
-		return nil, fmt.Errorf("%w: the object has %d bytes", errDamaged, o.Size())
+		return nil, fmt.Errorf("%w: the object has %d bytes", snapshot.ErrDamaged, o.Size())
 	}
 	r, err := chunk.NewReader(io.NewSectionReader(o, p.Offset, p.Size), p.Size)
 	if err == nil {
@@ -255,7 +222,7 @@ func (c *Checkpoint) object(ctx context.Context, name string) (snapshot.Reader, 
 		return nil, err
 	}
 	if want := c.from.Objects[i].Object.Size; r.Size() != want {
-		return nil, errors.Join(fmt.Errorf("%w: the object has %d bytes, it had %d", errDamaged, r.Size(), want), r.Close())
+		return nil, errors.Join(fmt.Errorf("%w: the object has %d bytes, it had %d", snapshot.ErrDamaged, r.Size(), want), r.Close())
 	}
 	c.mu.objects[name] = r
 	return r, nil
