@@ -122,7 +122,7 @@ func TestBatchModeOverEndlessInputNamesBothPlaces(t *testing.T) {
 func TestWarningsStandInThePlanAndNotInTheGraph(t *testing.T) {
 	g := wordcount(true)
 	g.Warnings = []*jobpb.Diagnostic{{Code: "W022", Message: "from the code"}}
-	p, ds := Make(g, Options{Settings: map[string]string{"mode": "batch", "checkpoint.interval": "1s"}})
+	p, ds := Make(g, Options{Settings: map[string]string{"mode": "batch", "checkpoint.dir": "/d"}})
 	if p == nil || len(ds) != 1 || len(p.Graph.Warnings) != 2 || len(g.Warnings) != 1 {
 		t.Fatalf("%v: %d in the plan, %d in the graph", ds, len(p.GetGraph().GetWarnings()), len(g.Warnings))
 	}
