@@ -241,7 +241,7 @@ func (e *jobEdit) settle(c *commandpb.CompleteCheckpoint) {
 // autoConfirm: with no output left to commit there is nothing to wait for.
 func (e *jobEdit) autoConfirm() {
 	for _, c := range e.j.output {
-		if e.ofCheckpoint(c) {
+		if e.j.OfCheckpoint(c) {
 			return
 		}
 	}
@@ -249,9 +249,6 @@ func (e *jobEdit) autoConfirm() {
 		e.setCheckpoints(n)
 	}
 }
-
-// ofCheckpoint reports whether output belongs to a completed checkpoint, not to the end of a region that takes none.
-func (e *jobEdit) ofCheckpoint(c *jobpb.Committable) bool { return e.j.OfCheckpoint(c) }
 
 // OfCheckpoint reports whether output belongs to a completed checkpoint: then it is committed while the job runs, and never
 // removed. Other output is that of the end of a region that takes no checkpoints.

@@ -11,6 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/sluiceio/sluice/coordinator/state/answer"
+	"github.com/sluiceio/sluice/coordinator/state/jobid"
+	"github.com/sluiceio/sluice/coordinator/state/status"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -176,7 +179,7 @@ func TestChainIsKnownAtRecentIndexes(t *testing.T) {
 	if _, ok := l.s.ChainAt(l.index + 1); ok {
 		t.Fatal("the chain of an entry that was not applied yet is known")
 	}
-	for i := range chainWindow {
+	for i := range answer.WindowSize {
 		l.do("", register("w1", uint64(1000+i), 1))
 	}
 	if _, ok := l.s.ChainAt(2); ok {
@@ -512,12 +515,12 @@ func TestTransitions(t *testing.T) {
 	}
 	for _, from := range all {
 		for _, to := range all {
-			if err := move(from, to); Terminal(from) && err == nil {
+			if err := status.Move(from, to); Terminal(from) && err == nil {
 				t.Errorf("a terminal job moves: %s to %s", from, to)
 			}
 		}
 	}
-	err := move(jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_CREATED)
+	err := status.Move(jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_CREATED)
 	if err == nil || !strings.Contains(err.Error(), "RUNNING") || !strings.Contains(err.Error(), "CREATED") {
 		t.Error("an illegal transition does not name both statuses:", err)
 	}
@@ -622,7 +625,7 @@ func TestJobNames(t *testing.T) {
 		"wordcount": "wordcount", "My Job!": "my-job", "../../etc": "etc", "": "job", "ÄÖ": "job", "a--b": "a-b", "-x-": "x",
 		strings.Repeat("long", 30): strings.Repeat("long", 10),
 	} {
-		if got := jobName(in); got != want {
+		if got := jobid.Name(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sluiceio/sluice/coordinator/state/status"
 	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -54,7 +55,7 @@ func (e *jobEdit) become(s jobpb.JobStatus) {
 	if e.j.head.Status == s {
 		return
 	}
-	if err := move(e.j.head.Status, s); err != nil && e.err == nil {
+	if err := status.Move(e.j.head.Status, s); err != nil && e.err == nil {
 		e.err = err
 	}
 	e.j.head.Status = s
@@ -193,14 +194,14 @@ func appendBounded[T any](list []T, x T, most int) []T {
 // setSource replaces the record of a source.
 func (e *jobEdit) setSource(s *Source) {
 	sources := append([]*Source(nil), e.j.sources...)
-	i, found := slices.BinarySearchFunc(sources, s.operator, func(s *Source, op int32) int { return cmp.Compare(s.operator, op) })
+	i, found := slices.BinarySearchFunc(sources, s.Operator(), func(s *Source, op int32) int { return cmp.Compare(s.Operator(), op) })
 	if found {
 		sources[i] = s
 	} else {
 		sources = slices.Insert(sources, i, s)
 	}
 	e.j.sources = sources
-	e.t.note(changeSource, s.head())
+	e.t.note(changeSource, s.Head())
 }
 
 // dropOutput forgets prepared output for which gone is true.

@@ -2,8 +2,6 @@ package state
 
 import (
 	"iter"
-	"strconv"
-	"strings"
 
 	"github.com/sluiceio/sluice/coordinator/region"
 	"github.com/sluiceio/sluice/coordinator/state/vector"
@@ -176,7 +174,7 @@ func (j *Job) Committables() []*jobpb.Committable { return j.output }
 // Source is nil if the job has no such source, is not planned, or is terminal.
 func (j *Job) Source(operator int32) *Source {
 	for _, s := range j.sources {
-		if s.operator == operator {
+		if s.Operator() == operator {
 			return s
 		}
 	}
@@ -205,41 +203,6 @@ func (j *Job) Proto() *jobpb.Job {
 	}
 	p.Failures, p.History, p.Committables, p.Checkpoints = j.failures, j.history, j.output, j.checkpoints
 	return p
-}
-
-// numberOf finds N in NAME-N.
-func numberOf(id string) (uint64, bool) {
-	i := strings.LastIndexByte(id, '-')
-	if i < 1 {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(id[i+1:], 10, 64)
-	return n, err == nil && n > 0
-}
-
-// jobName makes the readable part of a job id from whatever the user called the job: it becomes part of file names and
-// commands, so only lower-case letters, digits and hyphens remain.
-func jobName(name string) string {
-	const most = 40
-	var b strings.Builder
-	gap := false
-	for _, r := range strings.ToLower(name) {
-		if (r < 'a' || r > 'z') && (r < '0' || r > '9') {
-			gap = b.Len() > 0
-			continue
-		}
-		if gap {
-			b.WriteByte('-')
-			gap = false
-		}
-		if b.WriteRune(r); b.Len() >= most {
-			break
-		}
-	}
-	if b.Len() == 0 {
-		return "job"
-	}
-	return b.String()
 }
 
 // copyHead copies the scalar facts of a job; nested messages are shared, since they are never changed in place.
@@ -272,41 +235,9 @@ func index(p *jobpb.Plan) (*planned, error) {
 			d.chain[p.Graph.Operators[o].Id] = c.Index
 		}
 	}
-	groups := slotGroups(p)
+	groups := region.SlotGroups(p)
 	for i, g := range groups.Of {
 		d.slot[i] = groups.First[g]
 	}
 	return d, nil
-}
-
-// groups divides a plan's slots: those of group g are numbered from First[g] on, and subtask i of a chain lives in slot
-// First[Of[chain]]+i.
-type groups struct {
-	Of    []int   // by chain
-	First []int32 // by group; one more at the end: the number of slots of the plan
-}
-
-// slotGroups finds the slot groups of a plan. Chains of one group share slots; each group is as wide as its widest chain.
-func slotGroups(p *jobpb.Plan) groups {
-	g := groups{Of: make([]int, len(p.Chains))}
-	number := map[string]int{}
-	var width []int32
-	for i, c := range p.Chains {
-		name := p.Graph.Operators[c.Operators[0]].SlotGroup
-		n, ok := number[name]
-		if !ok {
-			n = len(width)
-			number[name] = n
-			width = append(width, 0)
-		}
-		g.Of[i] = n
-		width[n] = max(width[n], c.Parallelism)
-	}
-	sum := int32(0)
-	for _, w := range width {
-		g.First = append(g.First, sum)
-		sum += w
-	}
-	g.First = append(g.First, sum)
-	return g
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluiceio/sluice/coordinator/region"
 	"github.com/sluiceio/sluice/coordinator/state/ledger"
 	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -75,7 +76,7 @@ func (e *jobEdit) createSubtasks() {
 	e.subtasks, e.regions = subtasks, regions
 	e.j.counts = [len(e.j.counts)]int32{jobpb.SubtaskState_SUBTASK_CREATED: int32(p.Size())}
 	e.j.results = make([]Results, len(p.Plan().Edges))
-	groups := slotGroups(p.Plan())
+	groups := region.SlotGroups(p.Plan())
 	e.slots = vector.Make[slot](int(groups.First[len(groups.First)-1])).Edit()
 }
 
@@ -233,7 +234,7 @@ func (e *jobEdit) confirm(c *commandpb.ConfirmCommits) Result {
 			return false
 		case e.j.checkpoints == nil, e.in(jobpb.JobStatus_JOB_FINISHING):
 			return true
-		case e.ofCheckpoint(x):
+		case e.j.OfCheckpoint(x):
 			return !c.Removed
 		}
 		return c.Removed && ends

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sluiceio/sluice/coordinator/region"
+	"github.com/sluiceio/sluice/coordinator/state/jobid"
 	"github.com/sluiceio/sluice/coordinator/state/ledger"
 	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -12,7 +14,7 @@ import (
 // takeJob rebuilds the record of a job and everything that is derived from it.
 func (l *loader) takeJob(p *jobpb.Job) error {
 	v := &l.v
-	n, ok := numberOf(p.Id)
+	n, ok := jobid.Number(p.Id)
 	if !ok || n > v.nextJob || p.Spec == nil {
 		return fmt.Errorf("job %.100q has no valid number or no spec", p.Id)
 	}
@@ -88,7 +90,7 @@ func (j *Job) takePlan(p *jobpb.Job) error {
 		}
 		regions.Set(i, regionRecord{state: r})
 	}
-	groups := slotGroups(p.Plan)
+	groups := region.SlotGroups(p.Plan)
 	slots := vector.Make[slot](int(groups.First[len(groups.First)-1])).Edit()
 	for _, g := range p.Slots {
 		if g == nil || g.Slot < 0 || int(g.Slot) >= slots.Len() || slots.At(int(g.Slot)).granted {
@@ -185,33 +187,10 @@ func (l *loader) takeSource(p *jobpb.SourceState) error {
 	if j == nil || j.plan == nil || p.Operator < 0 || int(p.Operator) >= len(j.Plan().Graph.Operators) || j.Source(p.Operator) != nil {
 		return fmt.Errorf("source %d of job %.100q: no such job or operator, or it is there twice", p.Operator, p.Job)
 	}
-	s := newSource(p.Job, j.plan, p.Operator)
-	s.regionEpoch, s.complete, s.enumerator = p.RegionEpoch, p.Complete, p.Enumerator
-	if len(p.Enumerator) > jobpb.MaxEnumerator {
-		return fmt.Errorf("source %d of job %s: an enumerator's state of %d bytes", p.Operator, p.Job, len(p.Enumerator))
+	s, err := newSource(p.Job, j.plan, p.Operator).Load(p)
+	if err != nil {
+		return err
 	}
-	if s.region != p.Region {
-		return fmt.Errorf("source %d of job %s: region %d, the plan says %d", p.Operator, p.Job, p.Region, s.region)
-	}
-	if s.bounded && !s.complete && len(p.Assignments) > 0 {
-		return fmt.Errorf("source %d of job %s: splits were assigned before all were known", p.Operator, p.Job)
-	}
-	splits, owners, of := s.splits.Edit(), s.owners.Edit(), s.of.Edit()
-	for _, x := range p.Splits {
-		if err := x.Validate(); err != nil {
-			return fmt.Errorf("source %d of job %s: %w", p.Operator, p.Job, err)
-		}
-		splits.Push(x)
-		s.bytes += len(x.Data) + len(x.Id)
-	}
-	for i, a := range p.Assignments {
-		if a == nil || int(a.Split) != i || i >= len(p.Splits) || a.Subtask < 0 || int(a.Subtask) >= of.Len() {
-			return fmt.Errorf("source %d of job %s: assignment %d does not fit", p.Operator, p.Job, i)
-		}
-		owners.Push(a)
-		of.Set(int(a.Subtask), append(of.At(int(a.Subtask)), a.Split))
-	}
-	s.splits, s.owners, s.of = splits.Vec(), owners.Vec(), of.Vec()
 	next := *j
 	next.sources = append(j.sources[:len(j.sources):len(j.sources)], s)
 	l.v.jobs = l.v.jobs.Put(j.number, &next)

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/coordinator/state/jobid"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -25,7 +26,7 @@ func (t *tx) submitJob(spec *jobpb.JobSpec, request string) Result {
 	}
 	t.nextJob++
 	j := &Job{number: t.nextJob, head: &jobpb.Job{
-		Id: fmt.Sprintf("%s-%d", jobName(spec.Name), t.nextJob), Spec: spec, RequestId: request,
+		Id: fmt.Sprintf("%s-%d", jobid.Name(spec.Name), t.nextJob), Spec: spec, RequestId: request,
 		Status: jobpb.JobStatus_JOB_CREATED, Desired: jobpb.JobStatus_JOB_FINISHED, Epoch: 1, CreatedUs: t.now,
 	}}
 	t.putJob(j)

@@ -92,13 +92,13 @@ func (e *jobEdit) resetSubtasks(in []bool) (attempts int) {
 		e.replace(pos, n)
 	}
 	for _, s := range e.j.sources {
-		if !in[s.region] {
+		if !in[s.Region()] {
 			continue
 		}
-		if r := e.regions.At(int(s.region)).state; r.Restore > 0 {
-			e.setSource(s.resumed(r.Epoch))
+		if r := e.regions.At(int(s.Region())).state; r.Restore > 0 {
+			e.setSource(s.Resumed(r.Epoch))
 		} else {
-			e.setSource(s.restarted(r.Epoch))
+			e.setSource(s.Restarted(r.Epoch))
 		}
 	}
 	e.dropOutput(func(c *jobpb.Committable) bool {

@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
-	"sync"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/coordinator/state/answer"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -28,16 +28,13 @@ const (
 	// LostWorkerMicros is how long a lost worker is remembered, in committed time.
 	LostWorkerMicros = 24 * 3600 * 1_000_000
 	MaxOutputBytes   = 32 << 20 // prepared output of one job
-	MaxSourceBytes   = 32 << 20 // splits of one source
-	MaxSplits        = 200_000  // of one source
-	chainWindow      = 4096     // chain values that are remembered
 )
 
 // State applies commands to the facts.
 type State struct {
 	cur    atomic.Pointer[View]
 	halted *Result // once set, nothing is applied any more
-	recent window
+	recent answer.Window
 	sum    hash.Hash // scratch of the hash chain
 	buf    []byte    // scratch of encodings
 }
@@ -48,7 +45,7 @@ func New() *State { return from(&View{}) }
 func from(v *View) *State {
 	s := &State{sum: sha256.New()}
 	s.cur.Store(v)
-	s.recent.add(v.index, v.chain)
+	s.recent.Add(v.index, v.chain)
 	return s
 }
 
@@ -60,7 +57,7 @@ func (s *State) Chain() Chain { return s.View().chain }
 
 // ChainAt is the hash chain after the newest command at or below index. It is false if no command above or at index has
 // been applied yet, or if the value is no longer remembered.
-func (s *State) ChainAt(index uint64) (Chain, bool) { return s.recent.at(index) }
+func (s *State) ChainAt(index uint64) (Chain, bool) { return s.recent.At(index) }
 
 // Apply applies one command, as if it had been read from the log.
 func (s *State) Apply(index, term uint64, cmd *commandpb.Command) Result {
@@ -141,7 +138,7 @@ func (s *State) publish(t *tx, data []byte, r Result) Result {
 	b = binary.BigEndian.AppendUint64(b, t.index)
 	b = binary.BigEndian.AppendUint64(b, t.term)
 	b = append(b, changes...)
-	b = r.canonical(b)
+	b = r.Canonical(b)
 	s.sum.Reset()
 	s.sum.Write(t.was.chain[:])
 	s.sum.Write(b)
@@ -149,44 +146,9 @@ func (s *State) publish(t *tx, data []byte, r Result) Result {
 	s.sum.Sum(t.View.chain[:0])
 	s.buf = b
 	v := t.View
-	s.recent.add(v.index, v.chain)
+	s.recent.Add(v.index, v.chain)
 	s.cur.Store(&v)
 	return r
-}
-
-// window remembers the newest values of the chain, so that nodes that are not equally far can be compared.
-type window struct {
-	mu struct {
-		sync.Mutex
-		link [chainWindow]link
-		n    uint64 // added so far
-	}
-}
-
-type link struct {
-	index uint64
-	chain Chain
-}
-
-func (w *window) add(index uint64, c Chain) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mu.link[w.mu.n%chainWindow] = link{index: index, chain: c}
-	w.mu.n++
-}
-
-func (w *window) at(index uint64) (Chain, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.mu.n == 0 || w.mu.link[(w.mu.n-1)%chainWindow].index < index {
-		return Chain{}, false
-	}
-	for i := uint64(1); i <= min(w.mu.n, chainWindow); i++ {
-		if l := w.mu.link[(w.mu.n-i)%chainWindow]; l.index <= index {
-			return l.chain, true
-		}
-	}
-	return Chain{}, false
 }
 
 // tx is one command at work on a copy of the facts.

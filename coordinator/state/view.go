@@ -3,6 +3,7 @@ package state
 import (
 	"iter"
 
+	"github.com/sluiceio/sluice/coordinator/state/jobid"
 	"github.com/sluiceio/sluice/coordinator/state/ordered"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -54,7 +55,7 @@ func (v *View) Chain() Chain { return v.chain }
 
 // Job is nil if there is no such job.
 func (v *View) Job(id string) *Job {
-	n, ok := numberOf(id)
+	n, ok := jobid.Number(id)
 	if !ok {
 		return nil
 	}
