@@ -159,7 +159,8 @@ func (c *composer) segment(a Acknowledged, o *jobpb.Object) error {
 		return refuse(a.Ack, "%w", err)
 	}
 	p, err := Name(o.Name).Parse()
-	if err != nil || p.Kind != KindSegment || p.Job != c.in.Job || p.JobEpoch != c.in.JobEpoch || p.Process != a.Process {
+	// An embedded job is one process, which has no number.
+	if err != nil || p.Kind != KindSegment || p.Job != c.in.Job || p.JobEpoch != c.in.JobEpoch || p.Process != 0 && p.Process != a.Process {
 		return refuse(a.Ack, "object %s is none that process %d of job %s, epoch %d, writes", o.Name, a.Process, c.in.Job, c.in.JobEpoch)
 	}
 	if p.Checkpoint > c.in.Checkpoint {

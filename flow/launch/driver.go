@@ -110,6 +110,7 @@ func (d *driver) start(ctx context.Context, memory setting.Memory) error {
 	if d.store, err = d.disk.openSnapshots(); err != nil {
 		return err
 	}
+	c.Stores = snapshot.Shared(d.store)
 	if c.State, err = d.disk.openState(memory.State); err != nil {
 		return err
 	}
