@@ -36,6 +36,8 @@ func (m *WorkerMessage) Validate() error {
 		return nil
 	case *WorkerMessage_Lost:
 		return within("lost", v.Lost.validate())
+	case *WorkerMessage_Objects:
+		return within("objects", v.Objects.validate())
 	}
 	return errors.New("no known message is set")
 }
@@ -95,6 +97,11 @@ func (r *Register) Validate() error {
 	for i, p := range r.Processes {
 		if err := p.Validate(); err != nil {
 			return fmt.Errorf("processes[%d].%w", i, err)
+		}
+	}
+	for i, o := range r.Objects {
+		if err := o.validate(); err != nil {
+			return fmt.Errorf("objects[%d].%w", i, err)
 		}
 	}
 	for i, p := range r.Partitions {
@@ -236,6 +243,8 @@ func (r *Report) Validate() error {
 			return fmt.Errorf("split_request: operator %d, have %d: negative", f.SplitRequest.Operator, f.SplitRequest.Have)
 		}
 		return nil
+	case *Report_Ack:
+		return within("ack", f.Ack.Validate())
 	}
 	return errors.New("fact: none that is known")
 }
@@ -301,6 +310,20 @@ func (m *CoordinatorMessage) Validate() error {
 			return errors.New("drop_partitions: empty")
 		}
 		return within("drop_partitions", v.DropPartitions.Validate())
+	case *CoordinatorMessage_Trigger:
+		if v.Trigger == nil {
+			return errors.New("trigger: empty")
+		}
+		return within("trigger", v.Trigger.Validate())
+	case *CoordinatorMessage_CheckpointNotice:
+		if v.CheckpointNotice == nil {
+			return errors.New("checkpoint_notice: empty")
+		}
+		return within("checkpoint_notice", v.CheckpointNotice.Validate())
+	case *CoordinatorMessage_DeleteObjects:
+		return within("delete_objects", v.DeleteObjects.validate())
+	case *CoordinatorMessage_CopyObjects:
+		return within("copy_objects", v.CopyObjects.validate())
 	case *CoordinatorMessage_GroupClocks:
 		if v.GroupClocks == nil {
 			return errors.New("group_clocks: empty")

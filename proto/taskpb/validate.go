@@ -270,6 +270,8 @@ func (m *TaskMessage) Validate() error {
 		return at(b.SplitsDiscovered.Validate(), "splits discovered")
 	case *TaskMessage_SplitRequest:
 		return at(b.SplitRequest.Validate(), "split request")
+	case *TaskMessage_Ack:
+		return at(b.Ack.Validate(), "acknowledgement")
 	}
 	return fmt.Errorf("task message of unknown kind %T", m.Message)
 }
@@ -310,7 +312,7 @@ func (u *SubtaskUpdate) Validate() error {
 	}
 	switch u.State {
 	case jobpb.SubtaskState_SUBTASK_SCHEDULED, jobpb.SubtaskState_SUBTASK_RUNNING, jobpb.SubtaskState_SUBTASK_FINISHED,
-		jobpb.SubtaskState_SUBTASK_CANCELLED:
+		jobpb.SubtaskState_SUBTASK_CANCELLED, jobpb.SubtaskState_SUBTASK_FINISHING:
 		if u.Failure != nil {
 			return fmt.Errorf("chain %d, subtask %d: %s with a failure", u.Chain, u.Index, u.State)
 		}
