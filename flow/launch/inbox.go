@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -17,6 +18,7 @@ type letter struct {
 	request *taskpb.SplitRequest
 	commit  *taskpb.CommitResult
 	stuck   *jobpb.Failure
+	ack     *snapshotpb.Ack
 	lost    *controlpb.PartitionInventory // what has disappeared from the directory
 }
 
@@ -69,3 +71,4 @@ func (b *inbox) Update(u *taskpb.SubtaskUpdate)              { b.put(letter{upda
 func (b *inbox) SplitsDiscovered(d *taskpb.SplitsDiscovered) { b.put(letter{found: d}) }
 func (b *inbox) RequestSplits(r *taskpb.SplitRequest)        { b.put(letter{request: r}) }
 func (b *inbox) Failed(f *jobpb.Failure)                     { b.put(letter{stuck: f}) }
+func (b *inbox) Ack(a *snapshotpb.Ack)                       { b.put(letter{ack: a}) }

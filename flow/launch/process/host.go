@@ -16,6 +16,7 @@ import (
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/wire"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/worker/task"
@@ -90,6 +91,11 @@ func (h *host) RequestSplits(r *taskpb.SplitRequest) {
 	h.sendRepeating(&taskpb.TaskMessage{Message: &taskpb.TaskMessage_SplitRequest{SplitRequest: r}})
 }
 
+// Ack passes the answer to a checkpoint on.
+func (h *host) Ack(a *snapshotpb.Ack) {
+	h.send(&taskpb.TaskMessage{Message: &taskpb.TaskMessage_Ack{Ack: a}})
+}
+
 // Failed ends the process: user code does not return, and only that takes it away.
 func (h *host) Failed(f *jobpb.Failure) { h.fail(f, 0) }
 
@@ -126,6 +132,14 @@ func (h *host) do(ctx context.Context, m *taskpb.AgentMessage) {
 	case *taskpb.AgentMessage_OpenGate:
 		if h.tasks != nil {
 			h.tasks.OpenGate(m.OpenGate)
+		}
+	case *taskpb.AgentMessage_Trigger:
+		if h.tasks != nil {
+			h.tasks.Trigger(m.Trigger)
+		}
+	case *taskpb.AgentMessage_CheckpointNotice:
+		if h.tasks != nil {
+			h.tasks.Notice(m.CheckpointNotice)
 		}
 	case *taskpb.AgentMessage_GroupClocks:
 		if h.tasks != nil {
