@@ -21,6 +21,7 @@ type letter struct {
 	ack     *snapshotpb.Ack
 	event   schedule.Event // of the driver's own work beside its loop
 	stuck   *jobpb.Failure
+	ack     *snapshotpb.Ack
 	lost    *controlpb.PartitionInventory // what has disappeared from the directory
 }
 
@@ -73,3 +74,4 @@ func (b *inbox) Update(u *taskpb.SubtaskUpdate)              { b.put(letter{upda
 func (b *inbox) SplitsDiscovered(d *taskpb.SplitsDiscovered) { b.put(letter{found: d}) }
 func (b *inbox) RequestSplits(r *taskpb.SplitRequest)        { b.put(letter{request: r}) }
 func (b *inbox) Failed(f *jobpb.Failure)                     { b.put(letter{stuck: f}) }
+func (b *inbox) Ack(a *snapshotpb.Ack)                       { b.put(letter{ack: a}) }

@@ -357,19 +357,6 @@ func TestFinishComesInTheOrderOfTheChain(t *testing.T) {
 	}
 }
 
-func TestBaseRefusesStateThatNobodyReads(t *testing.T) {
-	err := Base{}.Restore(func(yield func(Entry, error) bool) { yield(Entry{State: "n"}, nil) })
-	if s, ok := errors.AsType[*StateError](err); !ok || s.State != "n" {
-		t.Errorf("error %v", err)
-	}
-	if err := (Base{}).Restore(func(func(Entry, error) bool) {}); err != nil {
-		t.Error(err)
-	}
-	if err := (Base{}).Restore(func(yield func(Entry, error) bool) { yield(Entry{}, errTest) }); err != errTest {
-		t.Error(err)
-	}
-}
-
 var _ connector.Sink[int] = (*collected[int])(nil)
 
 // TestTheEndOfItsPeersIsNoFailureOfAnAttemptThatHasToStop protects a cancelled region from being reported as one that has lost

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/proto/jobpb"
+	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
@@ -45,6 +46,14 @@ func (h *stepHead) OnTime(now time.Time) (next time.Time, err error) {
 	}
 	return next, nil
 }
+
+func (h *stepHead) OnAligned(func(element.CheckpointID, time.Time) error)     {}
+func (h *stepHead) Trigger(element.CheckpointID) error                        { return nil }
+func (h *stepHead) Abort(element.CheckpointID)                                {}
+func (h *stepHead) Completed(element.CheckpointID)                            {}
+func (h *stepHead) Save(element.CheckpointID, *snapshotpb.SubtaskState) error { return nil }
+func (h *stepHead) Restore() error                                            { return nil }
+
 func (h *stepHead) Position() string         { return "here" }
 func (h *stepHead) Close(error) error        { return nil }
 func (h *stepHead) Clock(*taskpb.Clock)      {}

@@ -172,11 +172,11 @@ func TestACommitThatIsStoppedIsTriedAgainWithoutAFailure(t *testing.T) {
 func TestLeftoversAreRemovedOrTheAttemptFails(t *testing.T) {
 	w := &world{sinks: map[string]*sink{"a": {}, "b": {err: errTest}}, opened: map[string]int{}}
 	open, task := w.Committer("a")
-	if err := AbortLeftovers(t.Context(), open, task); err != nil || !slices.Equal(w.log, []string{"abort unknown but 0"}) {
+	if err := AbortLeftovers(t.Context(), open, task, nil); err != nil || !slices.Equal(w.log, []string{"abort unknown but 0"}) {
 		t.Errorf("error %v, calls %v", err, w.log)
 	}
 	open, task = w.Committer("b")
-	f, ok := errors.AsType[*fault.Fault](AbortLeftovers(t.Context(), open, task))
+	f, ok := errors.AsType[*fault.Fault](AbortLeftovers(t.Context(), open, task, nil))
 	if !ok || f.Code != fault.CodeSink || f.Operator != "b" || f.Err.Error() != "remove leftovers: test failure" {
 		t.Errorf("fault %v", f)
 	}
