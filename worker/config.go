@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/wire"
+	"github.com/sluiceio/sluice/worker/chunks"
 )
 
 // Config of one worker. Start from DefaultConfig.
@@ -69,12 +71,24 @@ type Config struct {
 	// MaxBuilds is how many build functions may run at a time.
 	MaxBuilds int
 
+	// SnapshotStore is where task processes put snapshots: PeerStore, the directories of the cluster's workers, or FileStore and an
+	// absolute directory that every worker and coordinator reaches.
+	SnapshotStore string
+	// ScrubInterval is how often every object of a snapshot that is kept here is read.
+	ScrubInterval time.Duration
+
 	// Version of this build, shown to coordinators and clients.
 	Version string
 	Log     hclog.Logger
 	// Listening, if set, is called once when every listener is open, before the worker registers.
 	Listening func(Addresses)
 }
+
+// Forms of Config.SnapshotStore.
+const (
+	PeerStore = "peer"
+	FileStore = "file:"
+)
 
 // Addresses that a worker listens on, with drawn ports filled in.
 type Addresses struct {
@@ -112,6 +126,8 @@ func DefaultConfig() Config {
 		LogBytes:       64 << 20,
 		KeepProcesses:  64,
 		MaxBuilds:      2,
+		SnapshotStore:  PeerStore,
+		ScrubInterval:  chunks.DefaultScrubInterval,
 		Version:        "dev",
 		Log:            hclog.NewNullLogger(),
 	}
@@ -139,6 +155,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxBuilds < 1 {
 		fault("builds at a time %d: must be positive", c.MaxBuilds)
+	}
+	if dir, shared := strings.CutPrefix(c.SnapshotStore, FileStore); c.SnapshotStore != PeerStore && !(shared && filepath.IsAbs(dir)) {
+		fault("snapshot store %q: must be %s, or %s and an absolute directory", c.SnapshotStore, PeerStore, FileStore)
 	}
 	if c.Version == "" {
 		fault("version: not set")
@@ -215,7 +234,7 @@ func (c Config) checkTimes(fault func(string, ...any)) {
 	}{
 		{"heartbeat", c.Heartbeat}, {"orphan grace", c.OrphanGrace}, {"hello timeout", c.HelloTimeout},
 		{"build timeout", c.BuildTimeout}, {"stop grace", c.StopGrace}, {"fetch timeout", c.FetchTimeout},
-		{"preface timeout", c.PrefaceTimeout},
+		{"preface timeout", c.PrefaceTimeout}, {"scrub interval", c.ScrubInterval},
 	} {
 		if t.value <= 0 {
 			fault("%s %s: must be positive", t.name, t.value)

@@ -20,6 +20,7 @@ const (
 	artifactsName = "artifacts"
 	processesName = "processes"
 	resultsName   = "partitions"
+	objectsName   = "snapshots"
 )
 
 const identityKind = "sluice-worker"

@@ -50,6 +50,10 @@ func (a *agent) obey(m *controlpb.CoordinatorMessage) {
 		}
 	case *controlpb.CoordinatorMessage_DropPartitions:
 		a.results.Drop(m.DropPartitions)
+	case *controlpb.CoordinatorMessage_DeleteObjects:
+		a.objects.Delete(m.DeleteObjects)
+	case *controlpb.CoordinatorMessage_CopyObjects:
+		a.objects.Copy(m.CopyObjects)
 	case *controlpb.CoordinatorMessage_Release:
 		key := processKey{m.Release.Job, m.Release.Process}
 		if p := a.table.find(key); p != nil {

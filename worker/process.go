@@ -236,7 +236,7 @@ func (p *taskProcess) execute(ctx, starting context.Context, binary *artifact.Ha
 	stderr := &logfile.Tail{}
 	child, err := p.agent.starter.Start(starting, spawn.Spec{
 		Binary: binary.Path(), Dir: output.dir, Job: p.key.job, Process: p.key.number,
-		Worker: p.agent.id.ID, Results: p.agent.results.Dir(), Policy: p.agent.cfg.Policy, MemoryBytes: p.memory, Procs: p.agent.procs(p.slots),
+		Worker: p.agent.id.ID, Results: p.agent.results.Dir(), Snapshots: p.agent.snapshots(), Policy: p.agent.cfg.Policy, MemoryBytes: p.memory, Procs: p.agent.procs(p.slots),
 		Stdout: output.writer, Stderr: io.MultiWriter(output.writer, stderr),
 	})
 	if err != nil {

@@ -330,6 +330,8 @@ func (s *session) speak(ctx context.Context) error {
 			m = &controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Draining{Draining: d}}
 		case lost := <-a.results.Lost():
 			m = &controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Lost{Lost: lost}}
+		case r := <-a.objects.Reports():
+			m = &controlpb.WorkerMessage{Message: &controlpb.WorkerMessage_Objects{Objects: r}}
 		case <-ctx.Done():
 			return nil
 		}
@@ -391,5 +393,6 @@ func (a *agent) registration() *controlpb.Register {
 		ProtocolMin: taskpb.ProtocolMin, ProtocolMax: taskpb.ProtocolMax, Os: runtime.GOOS, Arch: runtime.GOARCH,
 		Host: host, Zone: a.cfg.Zone, TermSeen: a.connection.termSeen(),
 		Processes: a.table.inventory(), Artifacts: a.cache.Digests(), Partitions: a.results.Inventory(),
+		Objects: a.objects.Inventory(),
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/worker/artifact"
+	"github.com/sluiceio/sluice/worker/chunks"
 	"github.com/sluiceio/sluice/worker/outbox"
 	"github.com/sluiceio/sluice/worker/results"
 	"github.com/sluiceio/sluice/worker/spawn"
@@ -36,6 +37,7 @@ type agent struct {
 	archive    *archive
 	cache      *artifact.Cache
 	results    *results.Keeper
+	objects    *chunks.Keeper
 	starter    *spawn.Starter
 	connection *connection
 	finder     *finder
@@ -127,6 +129,11 @@ func newAgent(ctx context.Context, c Config) (*agent, error) {
 	if a.results, err = results.Open(vfs.OS{}, filepath.Join(c.DataDir, resultsName), id.ID, a.log); err != nil {
 		return nil, fmt.Errorf("worker %s: %w", id.ID, err)
 	}
+	if a.objects, err = chunks.Open(chunks.Config{
+		FS: vfs.OS{}, Dir: filepath.Join(c.DataDir, objectsName), Worker: id.ID, Policy: c.Policy, Scrub: c.ScrubInterval, Log: a.log,
+	}); err != nil {
+		return nil, fmt.Errorf("worker %s: %w", id.ID, err)
+	}
 	a.builds = newBuilds(a)
 	return a, nil
 }
@@ -188,6 +195,8 @@ func (a *agent) run(ctx context.Context, p ports) error {
 	house.Go("results", func(ctx context.Context) error { return a.results.Serve(ctx, own) })
 	house.Go("deletions", a.results.Delete)
 	house.Go("audit", a.results.Audit)
+	house.Go("objects", a.objects.Work)
+	house.Go("scrubbing", a.objects.Scrub)
 	house.Go("control port", func(ctx context.Context) error { return a.serveControl(ctx, p.control) })
 	if p.http != nil {
 		house.Go("http port", func(ctx context.Context) error { return a.serveHTTP(ctx, p.http) })
@@ -282,6 +291,14 @@ func (a *agent) awaitLeader(ctx context.Context, since time.Time, found <-chan s
 	}
 }
 
+// snapshots tells a task process where objects of snapshots go.
+func (a *agent) snapshots() string {
+	if a.cfg.SnapshotStore == PeerStore {
+		return PeerStore + ":" + a.objects.Dir()
+	}
+	return a.cfg.SnapshotStore
+}
+
 func (a *agent) dataPort(l net.Listener, own *pipe.Own) *pipe.Port {
 	log := a.log.Named("data")
 	return &pipe.Port{
@@ -299,6 +316,7 @@ func (a *agent) dataPort(l net.Listener, own *pipe.Own) *pipe.Port {
 func (a *agent) serveControl(ctx context.Context, l net.Listener) error {
 	server := a.cfg.Policy.Server(grpc.WaitForHandlers(true))
 	controlpb.RegisterAgentServer(server, &agentService{archive: a.archive, worker: a.id.ID})
+	controlpb.RegisterObjectsServer(server, a.objects.Service())
 	a.probes.Register(server)
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()

@@ -74,6 +74,7 @@ func (a *app) workerVerb() *cobra.Command {
 	f.StringSliceVar(&cfg.Join, "join", nil, "API addresses of coordinators, any of them")
 	f.IntVar(&cfg.Slots, "slots", cfg.Slots, "subtasks of one chain that may run here at a time")
 	f.Var((*bytesValue)(&cfg.Memory), "memory", "memory for the task processes, shared by the slots, for example 8GiB")
+	f.StringVar(&cfg.SnapshotStore, "snapshot-store", cfg.SnapshotStore, "where snapshots go: peer (copies on workers), or file:DIR, a directory that all nodes reach")
 	f.StringVar(&cfg.Zone, "zone", "", "failure domain, for spreading copies")
 	settings := f.StringArray("set", nil, "setting of the engine for jobs that do not say it, name=value; may be repeated")
 	c.RunE = a.daemon(&common, func(ctx context.Context) (err error) {

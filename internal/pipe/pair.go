@@ -16,11 +16,12 @@ const (
 
 // Environment of a task process: what an agent says before a link exists.
 const (
-	EnvTask     = "SLUICE_TASK"     // 1: this process was started by an agent
-	EnvWorker   = "SLUICE_WORKER"   // id of the worker
-	EnvInsecure = "SLUICE_INSECURE" // 1: the agent's wire.Policy is insecure, so the process may dial beyond loopback
-	EnvResults  = "SLUICE_RESULTS"  // directory of stored results, which the process shares with the agent and outlives it
-	EnvSpill    = "SLUICE_SPILL"    // directory for files that nobody needs after the process; removed by the agent
+	EnvTask     = "SLUICE_TASK"      // 1: this process was started by an agent
+	EnvWorker   = "SLUICE_WORKER"    // id of the worker
+	EnvInsecure = "SLUICE_INSECURE"  // 1: the agent's wire.Policy is insecure, so the process may dial beyond loopback
+	EnvResults  = "SLUICE_RESULTS"   // directory of stored results, which the process shares with the agent and outlives it
+	EnvObjects  = "SLUICE_SNAPSHOTS" // where snapshots go: peer:DIR is the directory that it shares with the agent, file:DIR one that all share
+	EnvSpill    = "SLUICE_SPILL"     // directory for files that nobody needs after the process; removed by the agent
 )
 
 // AgentEnd is the agent's side of the link to one task process.

@@ -36,6 +36,8 @@ func (m *WorkerMessage) Validate() error {
 		return nil
 	case *WorkerMessage_Lost:
 		return within("lost", v.Lost.validate())
+	case *WorkerMessage_Objects:
+		return within("objects", v.Objects.Validate())
 	}
 	return errors.New("no known message is set")
 }
@@ -95,6 +97,11 @@ func (r *Register) Validate() error {
 	for i, p := range r.Processes {
 		if err := p.Validate(); err != nil {
 			return fmt.Errorf("processes[%d].%w", i, err)
+		}
+	}
+	for i, o := range r.Objects {
+		if err := o.validate(); err != nil {
+			return fmt.Errorf("objects[%d].%w", i, err)
 		}
 	}
 	for i, p := range r.Partitions {
@@ -301,6 +308,10 @@ func (m *CoordinatorMessage) Validate() error {
 			return errors.New("drop_partitions: empty")
 		}
 		return within("drop_partitions", v.DropPartitions.Validate())
+	case *CoordinatorMessage_DeleteObjects:
+		return within("delete_objects", v.DeleteObjects.Validate())
+	case *CoordinatorMessage_CopyObjects:
+		return within("copy_objects", v.CopyObjects.Validate())
 	case *CoordinatorMessage_GroupClocks:
 		if v.GroupClocks == nil {
 			return errors.New("group_clocks: empty")

@@ -30,7 +30,9 @@ type Spec struct {
 	Worker string
 	// Results is the directory of the worker's stored results, absolute; empty: the process stores none.
 	Results string
-	Policy  wire.Policy
+	// Snapshots says where objects of snapshots go, as pipe.EnvObjects; empty: nowhere.
+	Snapshots string
+	Policy    wire.Policy
 	// MemoryBytes is the share of the worker's memory that it may use; Procs the number of threads that run Go code.
 	MemoryBytes int64
 	Procs       int
@@ -57,6 +59,9 @@ func (s Spec) environment() []string {
 	}
 	if s.Results != "" {
 		env = append(env, pipe.EnvResults+"="+s.Results)
+	}
+	if s.Snapshots != "" {
+		env = append(env, pipe.EnvObjects+"="+s.Snapshots)
 	}
 	if s.Policy.Insecure {
 		env = append(env, pipe.EnvInsecure+"=1")

@@ -17,6 +17,7 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
+	"github.com/sluiceio/sluice/snapshot"
 	"github.com/sluiceio/sluice/worker/spill"
 	"github.com/sluiceio/sluice/worker/task/align"
 	"github.com/sluiceio/sluice/worker/task/commit"
@@ -55,6 +56,8 @@ type Config struct {
 	// State is the memory of keyed state and where it goes with what exceeds it. The host runs the overflow, for longer than
 	// the Process.
 	State StateMemory
+	// Stores is where the objects of checkpoints go and come from; nil: the process takes part in none.
+	Stores snapshot.Stores
 	// Now is the clock that operators see; nil: that of the machine.
 	Now  func() time.Time
 	Log  hclog.Logger // nil: none

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/pipe"
@@ -14,6 +15,9 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
+	"github.com/sluiceio/sluice/snapshot"
+	snapshotfs "github.com/sluiceio/sluice/snapshot/fs"
+	"github.com/sluiceio/sluice/snapshot/peer"
 	"github.com/sluiceio/sluice/worker/spill"
 	"github.com/sluiceio/sluice/worker/state/budget"
 	"github.com/sluiceio/sluice/worker/state/overflow"
@@ -45,6 +49,26 @@ func openSpill(settings setting.Values) (*spill.Area, error) {
 		return nil, fmt.Errorf("setting %s: %w", setting.BatchCompress, err)
 	}
 	return spill.NewArea(spill.Config{FS: vfs.OS{}, Dir: dir, Compression: compression})
+}
+
+// openStores opens what the agent has said about snapshots. Nil: it has said nothing.
+func (h *host) openStores() (snapshot.Stores, error) {
+	kind, dir, _ := strings.Cut(os.Getenv(pipe.EnvObjects), ":")
+	switch kind {
+	case "":
+		return nil, nil
+	case "peer", "file":
+	default:
+		return nil, fmt.Errorf("%s: %q is no store of snapshots that this program knows", pipe.EnvObjects, kind)
+	}
+	store, err := snapshotfs.Join(vfs.OS{}, dir)
+	if err != nil {
+		return nil, err
+	}
+	if kind == "file" {
+		return snapshot.Shared(store), nil
+	}
+	return peer.New(peer.Config{Policy: h.policy, Own: store, ID: h.worker}), nil // its connections end with the process
 }
 
 // agentDialler connects to the agents of other workers, which serve what their task processes have stored.

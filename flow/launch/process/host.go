@@ -216,9 +216,13 @@ func (h *host) assemble(d *taskpb.Deployment, program *task.Program) *jobpb.Fail
 	if err != nil {
 		return fatal(fault.CodeDeploy, "the directory for keyed state cannot be used: %v", err)
 	}
+	stores, err := h.openStores()
+	if err != nil {
+		return fatal(fault.CodeDeploy, "the store of snapshots cannot be used: %v", err)
+	}
 	tasks, err := task.NewProcess(task.Config{
 		Program: program, Job: d.Job, Worker: h.worker, Process: d.Process, Network: network, Results: results, Spill: spill,
-		State: keyed, Log: h.log, Host: h,
+		State: keyed, Stores: stores, Log: h.log, Host: h,
 	})
 	if err != nil {
 		return fatal(fault.CodeDeploy, "the task runtime cannot be started: %v", err)
