@@ -74,6 +74,7 @@ func (a *app) workerVerb() *cobra.Command {
 	f.StringSliceVar(&cfg.Join, "join", nil, "API addresses of coordinators, any of them")
 	f.IntVar(&cfg.Slots, "slots", cfg.Slots, "subtasks of one chain that may run here at a time")
 	f.Var((*bytesValue)(&cfg.Memory), "memory", "memory for the task processes, shared by the slots, for example 8GiB")
+	f.StringVar(&cfg.SnapshotStore, "snapshot-store", cfg.SnapshotStore, "where snapshots go: peer (copies on workers), or file:DIR, a directory that all nodes reach")
 	f.StringVar(&cfg.Zone, "zone", "", "failure domain, for spreading copies")
 	f.StringVar(&cfg.SnapshotStore, "snapshot-store", cfg.SnapshotStore, "where checkpoints are kept: peer (the workers' own disks), or file:/DIR that every machine reaches")
 	f.DurationVar(&cfg.Scrub, "scrub", cfg.Scrub, "how often each object of a checkpoint on this worker is read and compared with its digest; 0: never")

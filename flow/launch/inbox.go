@@ -18,7 +18,6 @@ type letter struct {
 	found   *taskpb.SplitsDiscovered
 	request *taskpb.SplitRequest
 	commit  *taskpb.CommitResult
-	ack     *snapshotpb.Ack
 	event   schedule.Event // of the driver's own work beside its loop
 	stuck   *jobpb.Failure
 	ack     *snapshotpb.Ack
@@ -74,4 +73,3 @@ func (b *inbox) Update(u *taskpb.SubtaskUpdate)              { b.put(letter{upda
 func (b *inbox) SplitsDiscovered(d *taskpb.SplitsDiscovered) { b.put(letter{found: d}) }
 func (b *inbox) RequestSplits(r *taskpb.SplitRequest)        { b.put(letter{request: r}) }
 func (b *inbox) Failed(f *jobpb.Failure)                     { b.put(letter{stuck: f}) }
-func (b *inbox) Ack(a *snapshotpb.Ack)                       { b.put(letter{ack: a}) }

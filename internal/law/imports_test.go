@@ -115,7 +115,7 @@ var table = []rule{
 	{room: []string{"flow/flowtest", "flow/flowtest/..."}, project: []string{"flow", "flow/...", "connector", "connector/*", "worker/task", "worker/state", "worker/state/...", "worker/operator/...", "flow/element", "internal/run", "internal/vfs", "internal/failpoint", "proto/jobpb"},
 		why: "the test kit is for users: the façade and what it stands on, no cluster"},
 	{room: []string{"coordinator", "coordinator/..."},
-		project:  join(leaves, pureCoordinator, []string{"flow/graph", "flow/setting", "internal/probe", "snapshot", "proto/..."}),
+		project:  join(leaves, pureCoordinator, []string{"flow/graph", "flow/setting", "internal/probe", "snapshot", "snapshot/peer", "snapshot/fs", "proto/..."}),
 		external: []string{protobuf, grpc, hclog, sys, "github.com/hashicorp/raft", "github.com/hashicorp/raft-boltdb", "go.etcd.io/bbolt", "github.com/prometheus/client_golang"},
 		why:      "the Raft node drives the pure packages; user code never runs in it, so never flow, launch, worker or shuffle"},
 	{room: []string{"worker", "worker/..."}, // after worker/{state,task,operator}: the agent

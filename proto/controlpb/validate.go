@@ -37,7 +37,7 @@ func (m *WorkerMessage) Validate() error {
 	case *WorkerMessage_Lost:
 		return within("lost", v.Lost.validate())
 	case *WorkerMessage_Objects:
-		return within("objects", v.Objects.validate())
+		return within("objects", v.Objects.Validate())
 	}
 	return errors.New("no known message is set")
 }
@@ -321,9 +321,9 @@ func (m *CoordinatorMessage) Validate() error {
 		}
 		return within("checkpoint_notice", v.CheckpointNotice.Validate())
 	case *CoordinatorMessage_DeleteObjects:
-		return within("delete_objects", v.DeleteObjects.validate())
+		return within("delete_objects", v.DeleteObjects.Validate())
 	case *CoordinatorMessage_CopyObjects:
-		return within("copy_objects", v.CopyObjects.validate())
+		return within("copy_objects", v.CopyObjects.Validate())
 	case *CoordinatorMessage_GroupClocks:
 		if v.GroupClocks == nil {
 			return errors.New("group_clocks: empty")

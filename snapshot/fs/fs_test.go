@@ -1,8 +1,8 @@
 package fs
 
 import (
+	"bytes"
 	"errors"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -11,15 +11,6 @@ import (
 	"github.com/sluiceio/sluice/snapshot"
 	"github.com/sluiceio/sluice/snapshot/storetest"
 )
-
-func TestConformance(t *testing.T) {
-	t.Run("disk", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) snapshot.Store { return open(t, vfs.OS{}, t.TempDir()) })
-	})
-	t.Run("memory", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) snapshot.Store { return open(t, vfs.NewMem(), "/store") })
-	})
-}
 
 func open(t *testing.T, fsys vfs.FS, dir string) *Store {
 	t.Helper()
@@ -30,120 +21,124 @@ func open(t *testing.T, fsys vfs.FS, dir string) *Store {
 	return s
 }
 
-var name = snapshot.Segment("job-1", 1, 2, 3, 0)
-
-// TestACrashLeavesAnObjectWholeOrAbsent crashes between any two steps of a put: what is there under a name has its digest, and what was
-// acknowledged is there.
-func TestACrashLeavesAnObjectWholeOrAbsent(t *testing.T) {
-	content := strings.Repeat("x", 100_000)
-	for step := 0; ; step++ {
-		mem, n, done := vfs.NewMem(), 0, false
-		crash := errors.New("power cut")
-		fsys := vfs.WithFaults(mem, func(vfs.Operation, string) vfs.Fault {
-			n++
-			if n > step+setup {
-				return vfs.Fault{Err: crash}
-			}
-			return vfs.Fault{}
-		})
-		s, err := Open(fsys, "/store")
-		if err != nil {
-			t.Fatal(err)
-		}
-		o, err := s.Put(t.Context(), name, int64(len(content)), strings.NewReader(content))
-		done = err == nil
-		for seed := range uint64(4) {
-			after := open(t, mem.TornClone(seed), "/store")
-			r, err := after.Open(t.Context(), name)
-			switch {
-			case errors.Is(err, snapshot.ErrNotFound) && !done:
-			case err != nil:
-				t.Fatalf("step %d: %v", step, err)
-			default:
-				want := o
-				if want == nil {
-					want = digestOf(t, content)
-				}
-				if err := snapshot.Verify(t.Context(), r, want, "after the crash"); err != nil {
-					t.Fatalf("step %d: %v", step, err)
-				}
-				if err := r.Close(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if o := digestOf(t, content); done {
-				if again, err := after.Put(t.Context(), name, o.Size, strings.NewReader(content)); err != nil || again.Size != o.Size {
-					t.Fatalf("step %d: %v", step, err)
-				}
-			}
-		}
-		if done {
-			if step < 4 {
-				t.Fatalf("a put had %d steps: nothing was interrupted", step)
-			}
-			return
-		}
+func lose(t *testing.T, s snapshot.Store, n snapshot.Name) {
+	x := s.(*Store)
+	o, err := x.find(n)
+	if err == nil {
+		err = x.fs.Remove(x.file(o))
 	}
-}
-
-// setup is how many operations opening a store takes, whose crash is not the subject.
-const setup = 12
-
-func digestOf(t *testing.T, content string) *jobpb.Object {
-	t.Helper()
-	o, err := open(t, vfs.NewMem(), "/d").Put(t.Context(), name, int64(len(content)), strings.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return o
 }
 
-// TestAFullDiskSaysWhereAndHowMuch: the error names the directory and the bytes.
-func TestAFullDiskSaysWhereAndHowMuch(t *testing.T) {
-	s := open(t, vfs.WithFaults(vfs.NewMem(), func(op vfs.Operation, _ string) vfs.Fault {
+func TestStoreInADirectory(t *testing.T) {
+	storetest.Run(t, storetest.Config{Open: func(t *testing.T) snapshot.Store { return open(t, vfs.OS{}, t.TempDir()) }, Lose: lose})
+}
+
+func TestStoreInMemory(t *testing.T) {
+	storetest.Run(t, storetest.Config{Open: func(t *testing.T) snapshot.Store { return open(t, vfs.NewMem(), "snapshots") }, Lose: lose})
+}
+
+// TestACrashAtAnyStep: what was acknowledged is there after a crash, whole; what was not is there whole or not at all; and the
+// object can be put then.
+func TestACrashAtAnyStep(t *testing.T) {
+	name, data := snapshot.Segment("job-1", 1, 2, 3, 0), bytes.Repeat([]byte("segment "), 5000)
+	put := func(s *Store) error {
+		_, err := s.Put(t.Context(), name, int64(len(data)), bytes.NewReader(data))
+		return err
+	}
+	crashes := 0
+	check := func(after *vfs.Mem, acknowledged bool, step int) {
+		crashes++
+		s := open(t, after, "snapshots")
+		n := 0
+		if err := s.List(t.Context(), "", func(o *jobpb.Object) error {
+			n++
+			r, err := s.Open(t.Context(), snapshot.Name(o.Name))
+			if err != nil {
+				return err
+			}
+			return errors.Join(snapshot.Verify(t.Context(), r, o, "test"), r.Close())
+		}); err != nil {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		if acknowledged && n != 1 {
+			t.Fatalf("step %d: %d objects after a crash behind the acknowledgement", step, n)
+		}
+		if err := put(s); err != nil {
+			t.Fatalf("step %d: put again: %v", step, err)
+		}
+	}
+	for _, outcome := range []vfs.Outcome{vfs.NotDone, vfs.Done, vfs.Half} {
+		for fault := 1; ; fault++ { // the fault-th operation fails
+			m, step := vfs.NewMem(), 0
+			armed := false
+			s := open(t, vfs.WithFaults(m, func(vfs.Operation, string) vfs.Fault {
+				if !armed {
+					return vfs.Fault{}
+				}
+				if step++; step == fault {
+					return vfs.Fault{Err: syscall.ENOSPC, Outcome: outcome}
+				}
+				return vfs.Fault{}
+			}), "snapshots")
+			armed = true
+			err := put(s)
+			failed := step >= fault
+			armed = false
+			for seed := range uint64(4) {
+				check(m.TornClone(seed), err == nil, fault)
+			}
+			check(m.CrashClone(), err == nil, fault)
+			if err := put(s); err != nil {
+				t.Fatalf("fault %d, outcome %d: repeated: %v", fault, outcome, err)
+			}
+			check(m.CrashClone(), true, fault)
+			if !failed {
+				break
+			}
+		}
+	}
+	t.Logf("%d crashes", crashes)
+}
+
+// TestAFullDiskNamesPathAndBytes: E151 is what an operator has to act on.
+func TestAFullDiskNamesPathAndBytes(t *testing.T) {
+	full := vfs.WithFaults(vfs.NewMem(), func(op vfs.Operation, _ string) vfs.Fault {
 		if op == vfs.OpWrite {
 			return vfs.Fault{Err: syscall.ENOSPC}
 		}
 		return vfs.Fault{}
-	}), "/store")
-	_, err := s.Put(t.Context(), name, 3, strings.NewReader("abc"))
-	e, ok := errors.AsType[*snapshot.WriteError](err)
-	if !ok || !strings.HasPrefix(e.Where, "/store/") || e.Bytes != 3 || !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("%v", err)
-	}
-	if r, err := s.Open(t.Context(), name); err == nil {
-		t.Errorf("%d bytes are there", r.Size())
+	})
+	s := open(t, full, "snapshots")
+	_, err := s.Put(t.Context(), snapshot.Segment("job-1", 1, 2, 3, 0), 1000, bytes.NewReader(make([]byte, 1000)))
+	var w *snapshot.WriteError
+	if !errors.As(err, &w) || w.Bytes != 1000 || w.Where == "" || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v", err)
 	}
 }
 
-// TestDamageIsFound: every flipped bit, and every cut, is seen by whoever opens the object to use it.
-func TestDamageIsFound(t *testing.T) {
-	mem := vfs.NewMem()
-	s := open(t, mem, "/store")
-	o, err := s.Put(t.Context(), name, 3, strings.NewReader("abc"))
+// TestTheOwnerRemovesWhatACrashLeft and nothing else.
+func TestTheOwnerRemovesWhatACrashLeft(t *testing.T) {
+	m := vfs.NewMem()
+	s := open(t, m, "snapshots")
+	kept := snapshot.Segment("job-1", 1, 2, 3, 0)
+	if _, err := s.Put(t.Context(), kept, 3, bytes.NewReader([]byte("abc"))); err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.Draft(t.Context(), snapshot.Segment("job-2", 1, 9, 3, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"abd", "ab", "abcd", ""} {
-		f, err := vfs.Create(mem, "/store/"+string(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Write([]byte(bad)); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-		r, err := s.Open(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := snapshot.Verify(t.Context(), r, o, "/store"); !errors.Is(err, snapshot.ErrDamaged) {
-			t.Errorf("%q: %v", bad, err)
-		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := d.Write([]byte("half")); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, m, "snapshots") // the writer is no more
+	if list, err := m.ReadDir("snapshots"); err != nil || len(list) != 1 || list[0].Name() != "job-1" {
+		t.Errorf("left: %v, %v", list, err)
+	}
+	if r, err := s.Open(t.Context(), kept); err != nil || r.Size() != 3 {
+		t.Errorf("%v, %v", r, err)
 	}
 }

@@ -50,7 +50,7 @@ type remote struct {
 
 	mu struct {
 		sync.Mutex
-		best    int // index of the place that answered last
+		best    int      // index of the place that answered last
 		windows []window // the one used last comes last
 		closed  bool
 	}

@@ -1,16 +1,19 @@
 package chunks
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
-	iofs "io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"google.golang.org/grpc"
 
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/vfs"
@@ -23,63 +26,56 @@ import (
 	"github.com/sluiceio/sluice/snapshot/peer"
 )
 
-// node is a worker's store that answers on a real port.
+// node is an agent's store behind a real port.
 type node struct {
 	*Keeper
-	dir     string
-	address string
-	server  *grpc.Server
+	fsys vfs.FS
+	at   *taskpb.StoreAddress
+	stop func()
 }
 
-func (n *node) at() *taskpb.StoreAddress {
-	return &taskpb.StoreAddress{Store: n.cfg.Worker, Address: n.address}
-}
-
-func dial(address string) (*grpc.ClientConn, error) { return wire.Policy{}.Client(address) }
-
-func start(t *testing.T, id string) *node {
+func start(t *testing.T, id string, fsys vfs.FS) *node {
 	t.Helper()
-	n := &node{dir: t.TempDir()}
-	var err error
-	if n.Keeper, err = Open(Config{FS: vfs.OS{}, Dir: n.dir, Worker: id, Dial: dial, Log: hclog.NewNullLogger()}); err != nil {
+	k, err := Open(Config{FS: fsys, Dir: "snapshots", Worker: id, Log: hclog.NewNullLogger()})
+	if err != nil {
 		t.Fatal(err)
 	}
 	l, err := wire.Policy{}.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.address, n.server = l.Addr().String(), wire.Policy{}.Server()
-	n.Register(n.server)
-	g := run.NewGroup(context.Background(), id)
-	g.Go("serve", func(context.Context) error {
-		if err := n.server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
-			return err
-		}
-		return nil
-	})
-	g.Go("orders", n.Run)
-	t.Cleanup(func() {
-		n.server.Stop()
+	server := wire.Policy{}.Server()
+	controlpb.RegisterObjectsServer(server, k.Service())
+	g := run.NewGroup(context.Background(), "node")
+	g.Go("serve", func(context.Context) error { return server.Serve(l) })
+	g.Go("work", k.Work)
+	n := &node{Keeper: k, fsys: fsys, at: &taskpb.StoreAddress{Store: id, Address: l.Addr().String()}}
+	n.stop = func() {
+		server.Stop()
 		g.Stop()
 		if err := g.Wait(); err != nil {
 			t.Error(err)
+		}
+	}
+	t.Cleanup(func() {
+		if n.stop != nil {
+			n.stop()
 		}
 	})
 	return n
 }
 
-// process is a task process of a worker, or a leader if that is nil.
-func process(t *testing.T, n *node) *peer.Stores {
+// process is the Stores of a task process on the node's machine.
+func (n *node) process(t *testing.T) *peer.Stores {
 	t.Helper()
-	c := peer.Config{Dial: dial}
-	if n != nil {
-		own, err := fs.Join(vfs.OS{}, n.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Own, c.ID = own, n.cfg.Worker
+	own, err := fs.Join(n.fsys, "snapshots")
+	if err != nil {
+		t.Fatal(err)
 	}
-	s := peer.New(c)
+	return closing(t, peer.New(peer.Config{Own: own, ID: n.at.Store, Stall: 5 * time.Second}))
+}
+
+func closing(t *testing.T, s *peer.Stores) *peer.Stores {
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -88,257 +84,190 @@ func process(t *testing.T, n *node) *peer.Stores {
 	return s
 }
 
-func commit(t *testing.T, s *peer.Stores, name snapshot.Name, content string, targets []*taskpb.StoreAddress, copies int) (*jobpb.StoredObject, error) {
+func store(t *testing.T, s snapshot.Stores, name snapshot.Name, data []byte, copies int, targets ...*taskpb.StoreAddress) (*jobpb.StoredObject, error) {
 	t.Helper()
 	u, err := s.Create(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer u.Abort()
-	if _, err := io.WriteString(u, content); err != nil {
+	if _, err := u.Write(data); err != nil {
 		t.Fatal(err)
 	}
 	return u.Commit(t.Context(), targets, copies)
 }
 
-func content(t *testing.T, s *peer.Stores, o *jobpb.StoredObject, at ...*taskpb.StoreAddress) (string, error) {
+func want(t *testing.T, s snapshot.Stores, o *jobpb.StoredObject, data []byte, at ...*taskpb.StoreAddress) {
 	t.Helper()
 	r, err := s.Open(t.Context(), o, at)
 	if err != nil {
-		return "", err
+		t.Fatal(err)
 	}
-	b, err := io.ReadAll(io.NewSectionReader(r, 0, r.Size()))
-	return string(b), errors.Join(err, r.Close())
+	defer r.Close()
+	got := make([]byte, r.Size())
+	for i := 0; i < len(got); i += 100_000 { // small reads and the one over the end
+		end := min(i+100_000, len(got))
+		if _, err := r.ReadAt(got[i:end], int64(i)); err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(got, data) {
+		t.Error("other bytes")
+	}
+	whole := make([]byte, r.Size()+5)
+	if n, err := r.ReadAt(whole, 0); n != len(data) || !errors.Is(err, io.EOF) || !bytes.Equal(whole[:n], data) {
+		t.Errorf("all at once: %d, %v", n, err)
+	}
 }
 
-var (
-	name = snapshot.Segment("job-1", 1, 2, 3, 0)
-	text = strings.Repeat("0123456789abcdef", 200_000) // more than a window
-)
+var data = bytes.Repeat([]byte("0123456789abcde\n"), 100_000)
 
-func damage(t *testing.T, n *node, f func([]byte) []byte) {
+func TestCopiesLieOnOtherWorkersAndAreReadFromThere(t *testing.T) {
+	a, b, c := start(t, "w-a", vfs.NewMem()), start(t, "w-b", vfs.NewMem()), start(t, "w-c", vfs.NewMem())
+	name := snapshot.Segment("job-1", 1, 7, 3, 0)
+	o, err := store(t, a.process(t), name, data, 2, b.at, c.at)
+	if err != nil || len(o.Stores) != 2 || o.Stores[0] != "w-a" || o.Stores[1] != "w-b" {
+		t.Fatalf("placed as %v, %v", o.GetStores(), err)
+	}
+	if inv := b.Inventory(); len(inv) != 1 || inv[0].Job != "job-1" || inv[0].Objects[0].Name != string(name) || len(c.Inventory()) != 0 {
+		t.Errorf("inventories: %v, %v", inv, c.Inventory())
+	}
+	want(t, a.process(t), o, data, a.at, b.at)
+	want(t, c.process(t), o, data, a.at, b.at)
+	leader := closing(t, peer.New(peer.Config{}))
+	want(t, leader, o, data, a.at, b.at)
+	a.stop()
+	a.stop = nil
+	want(t, closing(t, peer.New(peer.Config{})), o, data, a.at, b.at) // the next place
+	m, err := store(t, leader, snapshot.Manifest("job-1", 1, 3, 9), []byte("manifest"), 2, a.at, b.at, c.at)
+	if err != nil || len(m.Stores) != 2 || m.Stores[0] != "w-b" || m.Stores[1] != "w-c" {
+		t.Errorf("the manifest went to %v, %v", m.GetStores(), err)
+	}
+	if m, err := store(t, leader, snapshot.Manifest("job-1", 1, 4, 9), []byte("manifest"), 2, a.at, b.at); err == nil {
+		t.Errorf("one of two targets is gone, and nobody says so: %v", m)
+	}
+}
+
+func TestAnOwnCopyIsBelievedWhenItsDigestWasCompared(t *testing.T) {
+	a, b := start(t, "w-a", vfs.NewMem()), start(t, "w-b", vfs.NewMem())
+	name := snapshot.Segment("job-1", 1, 7, 3, 0)
+	o, err := store(t, a.process(t), name, data, 2, b.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damage(t, a.fsys, name)
+	want(t, a.process(t), o, data, a.at, b.at) // b's
+	_, err = a.process(t).Open(t.Context(), &jobpb.StoredObject{Object: o.Object, Stores: []string{"w-a"}}, nil)
+	if !errors.Is(err, snapshot.ErrDamaged) || !strings.Contains(err.Error(), "E152") {
+		t.Errorf("without b: %v", err)
+	}
+}
+
+// damage changes a byte of an object.
+func damage(t *testing.T, fsys vfs.FS, name snapshot.Name) {
 	t.Helper()
-	path := n.dir + "/" + string(name)
-	b, err := vfs.ReadFile(vfs.OS{}, path)
+	dir := "snapshots/" + filepath.Dir(string(name))
+	list, err := fsys.ReadDir(dir)
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	f, err := fsys.OpenFile(dir+"/"+list[0].Name(), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := vfs.Publish(vfs.OS{}, path, f(b)); err != nil {
+	if _, err := f.WriteAt([]byte("!"), 1000); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func flip(b []byte) []byte { b[len(b)/2] ^= 1; return b }
-
-// TestObjectsHaveCopiesElsewhere: what is committed lies in as many stores as was asked for, going past those that are gone; fewer
-// than that are an error only if one was there that did not take it.
-func TestObjectsHaveCopiesElsewhere(t *testing.T) {
-	a, b, c := start(t, "a"), start(t, "b"), start(t, "c")
-	gone := start(t, "gone")
-	gone.server.Stop()
-	p := process(t, a)
-	o, err := commit(t, p, name, text, []*taskpb.StoreAddress{gone.at(), b.at(), c.at()}, 2)
-	if err != nil {
-		t.Fatal(err)
+func TestAFullDiskIsNamedAndTheNextTargetTaken(t *testing.T) {
+	full := vfs.WithFaults(vfs.NewMem(), func(op vfs.Operation, path string) vfs.Fault {
+		if op == vfs.OpWrite {
+			return vfs.Fault{Err: syscall.ENOSPC}
+		}
+		return vfs.Fault{}
+	})
+	a, b, c := start(t, "w-a", vfs.NewMem()), start(t, "w-b", full), start(t, "w-c", vfs.NewMem())
+	o, err := store(t, a.process(t), snapshot.Segment("job-1", 1, 7, 3, 0), data, 2, b.at, c.at)
+	if err != nil || len(o.Stores) != 2 || o.Stores[1] != "w-c" {
+		t.Errorf("placed as %v, %v", o.GetStores(), err)
 	}
-	if got := strings.Join(o.Stores, " "); got != "a b" {
-		t.Fatalf("stored at %s", got)
-	}
-	if got, err := content(t, process(t, nil), o, b.at()); err != nil || got != text {
-		t.Fatalf("%d bytes, %v", len(got), err)
-	}
-	alone := snapshot.Segment("job-1", 1, 2, 3, 1)
-	if o, err := commit(t, p, alone, "x", nil, 2); err != nil || len(o.Stores) != 1 {
-		t.Fatal("the only store is enough for as many copies as there are stores", err)
-	}
-	if _, err := commit(t, p, snapshot.Segment("job-1", 1, 2, 3, 2), "x", []*taskpb.StoreAddress{gone.at()}, 2); err == nil {
-		t.Fatal("a store that did not take its copy counts as one")
-	} else if e, ok := errors.AsType[*snapshot.WriteError](err); !ok || e.Where != gone.address {
-		t.Fatal(err)
-	}
-	leader := process(t, nil)
-	if o, err := commit(t, leader, snapshot.Manifest("job-1", 1, 3, 1), "m", []*taskpb.StoreAddress{gone.at(), b.at(), c.at()}, 2); err != nil || strings.Join(o.Stores, " ") != "b c" {
-		t.Fatal(o, err)
-	}
-	if _, err := commit(t, leader, snapshot.Manifest("job-1", 1, 4, 1), "m", nil, 2); err == nil {
-		t.Fatal("an object that is nowhere was taken for stored")
+	_, err = store(t, a.process(t), snapshot.Segment("job-1", 1, 7, 4, 0), data, 2, b.at)
+	var w *snapshot.WriteError
+	if !errors.As(err, &w) || w.Bytes == 0 || !strings.Contains(err.Error(), "w-b") || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("got %v", err)
 	}
 }
 
-// TestADamagedCopyIsPassedOver: the next store is asked, the damaged copy is removed and told to the leader.
-func TestADamagedCopyIsPassedOver(t *testing.T) {
-	for _, how := range []struct {
-		name string
-		f    func([]byte) []byte
-	}{{"a flipped bit", flip}, {"cut", func(b []byte) []byte { return b[:len(b)-1] }}, {"longer", func(b []byte) []byte { return append(b, 'x') }}, {"empty", func([]byte) []byte { return nil }}} {
-		t.Run(how.name, func(t *testing.T) {
-			a, b, c := start(t, "a"), start(t, "b"), start(t, "c")
-			o, err := commit(t, process(t, a), name, text, []*taskpb.StoreAddress{b.at(), c.at()}, 3)
-			if err != nil {
+func TestOrdersAreAnswered(t *testing.T) {
+	a, b := start(t, "w-a", vfs.NewMem()), start(t, "w-b", vfs.NewMem())
+	o, err := store(t, a.process(t), snapshot.Segment("job-1", 1, 7, 3, 0), data, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := &jobpb.StoredObject{Object: &jobpb.Object{Name: string(snapshot.Segment("job-1", 1, 7, 9, 0)), Size: 1, Digest: make([]byte, 32)}, Stores: o.Stores}
+	b.Copy(&controlpb.CopyObjects{Job: "job-1", Objects: []*jobpb.StoredObject{wrong, o}, Stores: []*taskpb.StoreAddress{a.at}})
+	if r := <-b.Reports(); r.Job != "job-1" || len(r.Stored) != 1 || r.Stored[0].Name != o.Object.Name || !bytes.Equal(r.Stored[0].Digest, o.Object.Digest) {
+		t.Errorf("copied: %v", r)
+	}
+	a.Delete(&controlpb.DeleteObjects{Job: "job-1", Names: []string{o.Object.Name, "../../etc/passwd", string(snapshot.Segment("job-2", 1, 1, 1, 1)), wrong.Object.Name}})
+	if r := <-a.Reports(); len(r.Deleted) != 2 || r.Deleted[0] != o.Object.Name || r.Deleted[1] != wrong.Object.Name {
+		t.Errorf("deleted: %v", r)
+	}
+	if inv := a.Inventory(); len(inv) != 0 {
+		t.Errorf("left: %v", inv)
+	}
+	o.Stores = append(o.Stores, "w-b")
+	want(t, closing(t, peer.New(peer.Config{})), o, data, a.at, b.at)
+	_, err = closing(t, peer.New(peer.Config{})).Open(t.Context(), o, []*taskpb.StoreAddress{a.at})
+	if !errors.Is(err, snapshot.ErrNotFound) {
+		t.Errorf("gone from a: %v", err)
+	}
+}
+
+func TestScrubbingRemovesAndReportsWhatIsDamaged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := vfs.NewMem()
+		k, err := Open(Config{FS: m, Dir: "snapshots", Worker: "w-a", Log: hclog.NewNullLogger(), Scrub: 24 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		good, bad := snapshot.Segment("job-1", 1, 7, 3, 0), snapshot.Segment("job-1", 1, 8, 3, 0)
+		for _, n := range []snapshot.Name{good, bad} {
+			if _, err := k.store.Put(t.Context(), n, int64(len(data)), bytes.NewReader(data)); err != nil {
 				t.Fatal(err)
 			}
-			damage(t, a, how.f)
-			damage(t, b, how.f)
-			if got, err := content(t, process(t, a), o, b.at(), c.at()); err != nil || got != text {
-				t.Fatalf("%d bytes, %v", len(got), err)
-			}
-			select {
-			case r := <-b.Reports():
-				if len(r.Damaged) != 1 || r.Damaged[0] != string(name) || r.Job != "job-1" {
-					t.Error(r)
-				}
-			case <-time.After(10 * time.Second):
-				t.Error("the damage was not reported")
-			}
-			if _, err := b.store.Open(t.Context(), name); !errors.Is(err, snapshot.ErrNotFound) {
-				t.Error("the damaged copy is still there", err)
-			}
-			damage(t, c, how.f)
-			clear(c.mu.digests) // it has been restarted, or has scrubbed
-			if _, err := content(t, process(t, nil), o, b.at(), c.at()); err == nil {
-				t.Error("bytes that nobody wrote were read")
-			}
-		})
-	}
-}
-
-// TestAStoreOutlivesItsAgent: what was put before a restart is in the inventory after it, and what was half written is not.
-func TestAStoreOutlivesItsAgent(t *testing.T) {
-	a := start(t, "a")
-	p := process(t, a)
-	o, err := commit(t, p, name, text, nil, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Create(t.Context(), snapshot.Segment("job-2", 1, 2, 3, 0)); err != nil { // its process is killed
-		t.Fatal(err)
-	}
-	again, err := Open(Config{FS: vfs.OS{}, Dir: a.dir, Worker: "a", Dial: dial, Log: hclog.NewNullLogger()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := again.Inventory(t.Context())
-	if err != nil || len(all) != 1 || all[0].Job != "job-1" || len(all[0].Objects) != 1 || all[0].Objects[0].Name != o.Object.Name {
-		t.Fatal(all, err)
-	}
-	if _, err := (vfs.OS{}).Stat(a.dir + "/job-2"); !errors.Is(err, iofs.ErrNotExist) {
-		t.Fatal("what was half written is still there", err)
-	}
-}
-
-// TestOrdersAreCarriedOutAndTold plays what leaders ask for: copies of what has too few, and deletions by plan, each of them twice.
-func TestOrdersAreCarriedOutAndTold(t *testing.T) {
-	a, b := start(t, "a"), start(t, "b")
-	o, err := commit(t, process(t, a), name, text, nil, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	take := func() *controlpb.ObjectsReport {
-		select {
-		case r := <-b.Reports():
-			return r
-		case <-time.After(10 * time.Second):
-			t.Fatal("nothing was reported")
 		}
-		return nil
-	}
-	for range 2 {
-		b.Copy(&controlpb.CopyObjects{Job: "job-1", Objects: []*jobpb.StoredObject{o}, Stores: []*taskpb.StoreAddress{a.at()}})
-		if r := take(); len(r.Stored) != 1 || r.Stored[0].Name != string(name) {
-			t.Fatal(r)
+		damage(t, m, bad)
+		g := run.NewGroup(t.Context(), "test")
+		g.Go("scrub", k.Scrub)
+		r := <-k.Reports()
+		if len(r.Damaged) != 1 || r.Damaged[0] != string(bad) || r.Job != "job-1" {
+			t.Errorf("reported: %v", r)
 		}
-	}
-	o.Stores = []string{"b"}
-	if got, err := content(t, process(t, nil), o, b.at()); err != nil || got != text {
-		t.Fatalf("%d bytes, %v", len(got), err)
-	}
-	for range 2 {
-		b.Delete(&controlpb.DeleteObjects{Job: "job-1", Names: []string{string(name)}})
-		if r := take(); len(r.Deleted) != 1 {
-			t.Fatal(r)
+		if inv := k.Inventory(); len(inv) != 1 || len(inv[0].Objects) != 1 || inv[0].Objects[0].Name != string(good) {
+			t.Errorf("left: %v", inv)
 		}
-	}
-	if all, err := b.Inventory(t.Context()); err != nil || len(all) != 0 {
-		t.Fatal(all, err)
-	}
-}
-
-// TestScrubbingFindsDamageThatNobodyReads.
-func TestScrubbingFindsDamageThatNobodyReads(t *testing.T) {
-	a := start(t, "a")
-	o, err := commit(t, process(t, a), name, text, nil, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := content(t, process(t, nil), o, a.at()); err != nil { // its digest is known by that
-		t.Fatal(err)
-	}
-	damage(t, a, flip)
-	if err := a.scrub(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case r := <-a.Reports():
-		if len(r.Damaged) != 1 {
-			t.Fatal(r)
-		}
-	default:
-		t.Fatal("the damage was not reported")
-	}
-}
-
-// TestForeignRequestsAreRefused: names, sizes and ranges that come from elsewhere are data.
-func TestForeignRequestsAreRefused(t *testing.T) {
-	a := start(t, "a")
-	o, err := commit(t, process(t, a), name, "0123456789", nil, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := dial(a.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := conn.Close(); err != nil {
+		g.Stop()
+		if err := errors.Join(g.Wait(), k.peers.Close()); err != nil {
 			t.Error(err)
 		}
-	}()
-	client := controlpb.NewObjectsClient(conn)
-	put := func(object *jobpb.Object, data string) error {
-		call, err := client.Put(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := call.Send(&controlpb.PutObject{Part: &controlpb.PutObject_Object{Object: object}}); err != nil {
-			t.Fatal(err)
-		}
-		_ = call.Send(&controlpb.PutObject{Part: &controlpb.PutObject_Data{Data: []byte(data)}}) // the answer tells
-		_, err = call.CloseAndRecv()
-		return err
+	})
+}
+
+func TestAnAgentThatDoesNotMoveIsGivenUp(t *testing.T) {
+	l, err := wire.Policy{}.Listen(t.Context(), "127.0.0.1:0") // nobody accepts
+	if err != nil {
+		t.Fatal(err)
 	}
-	second := string(snapshot.Segment("job-1", 1, 2, 3, 1))
-	for what, err := range map[string]error{
-		"a path":         put(&jobpb.Object{Name: "../../x.segment", Size: 1}, "x"),
-		"no object":      put(nil, "x"),
-		"too much":       put(&jobpb.Object{Name: second, Size: 1}, "xy"),
-		"too little":     put(&jobpb.Object{Name: second, Size: 3}, "xy"),
-		"another digest": put(&jobpb.Object{Name: second, Size: 2, Digest: o.Object.Digest}, "xy"),
-		"a used name":    put(&jobpb.Object{Name: o.Object.Name, Size: 2}, "xy"),
-	} {
-		if err == nil {
-			t.Errorf("%s was taken", what)
-		}
-	}
-	for _, r := range [][2]int64{{-1, 2}, {9, 2}, {0, -1}, {11, 0}, {1 << 62, 1 << 62}} {
-		call, err := client.Get(t.Context(), &controlpb.GetObject{Object: o.Object, Offset: r[0], Size: r[1]})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := call.Recv(); err == nil || errors.Is(err, io.EOF) {
-			t.Errorf("range %v was answered: %v", r, err)
-		}
-	}
-	if got, err := content(t, process(t, nil), o, a.at()); err != nil || got != "0123456789" {
-		t.Fatal(got, err)
+	defer l.Close()
+	b := start(t, "w-b", vfs.NewMem())
+	s := closing(t, peer.New(peer.Config{Stall: 200 * time.Millisecond}))
+	o, err := store(t, s, snapshot.Manifest("job-1", 1, 3, 9), data, 1, &taskpb.StoreAddress{Store: "w-a", Address: l.Addr().String()}, b.at)
+	if err != nil || len(o.Stores) != 1 || o.Stores[0] != "w-b" {
+		t.Errorf("placed as %v, %v", o.GetStores(), err)
 	}
 }

@@ -57,7 +57,8 @@ type Config struct {
 	Results *stored.Exchange
 	// Spill is where batch operators put what exceeds their memory; nil: nowhere.
 	Spill *spill.Area
-	// Stores are where checkpoints go and come from. Nil: attempts decline every checkpoint, and none is restored.
+	// Stores are where checkpoints go and come from. Nil: attempts decline every checkpoint, and none is restored. The host closes
+	// them, after the Process.
 	Stores snapshot.Stores
 	// State is the memory of keyed state and where it goes with what exceeds it. The host runs the overflow, for longer than
 	// the Process.
