@@ -76,7 +76,6 @@ func (a *app) workerVerb() *cobra.Command {
 	f.Var((*bytesValue)(&cfg.Memory), "memory", "memory for the task processes, shared by the slots, for example 8GiB")
 	f.StringVar(&cfg.SnapshotStore, "snapshot-store", cfg.SnapshotStore, "where snapshots go: peer (copies on workers), or file:DIR, a directory that all nodes reach")
 	f.StringVar(&cfg.Zone, "zone", "", "failure domain, for spreading copies")
-	f.StringVar(&cfg.SnapshotStore, "snapshot-store", cfg.SnapshotStore, "where checkpoints are kept: peer (the workers' own disks), or file:/DIR that every machine reaches")
 	f.DurationVar(&cfg.Scrub, "scrub", cfg.Scrub, "how often each object of a checkpoint on this worker is read and compared with its digest; 0: never")
 	settings := f.StringArray("set", nil, "setting of the engine for jobs that do not say it, name=value; may be repeated")
 	c.RunE = a.daemon(&common, func(ctx context.Context) (err error) {

@@ -94,10 +94,12 @@ func (d *Directory) location(facts *state.Job, pos int, data Data) *taskpb.Locat
 	if d.places[pos] != nil {
 		return d.places[pos]
 	}
-	t := facts.At(pos)
+	t, r := facts.At(pos), facts.Region(facts.At(pos).Region)
 	p := &taskpb.Location{
-		Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, RegionEpoch: facts.Region(t.Region).Epoch, Worker: t.Worker,
+		Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, RegionEpoch: r.Epoch, Worker: t.Worker,
 		DataAddress: data(t.Worker), Process: t.Process, Region: t.Region,
+		// In a region that starts from a checkpoint nobody is FINISHED whose end that does not contain.
+		Finished: r.Restore > 0 && t.State == jobpb.SubtaskState_SUBTASK_FINISHED,
 	}
 	for _, x := range t.Partitions {
 		if x.State == jobpb.PartitionState_PARTITION_STORED {

@@ -110,6 +110,16 @@ func enumerated(facts *state.Job) map[int32][]int32 {
 	return sources
 }
 
+// goneOn are the enumerators that go on behind splits which are known already.
+func goneOn(facts *state.Job, operators []int32) (out []*taskpb.EnumeratorState) {
+	for _, op := range operators {
+		if src := facts.Source(op); src.Len() > 0 {
+			out = append(out, &taskpb.EnumeratorState{Operator: op, State: src.Enumerator(), Offset: int32(src.Len())})
+		}
+	}
+	return out
+}
+
 func (l *Leader) sendDeployment(j *job, facts *state.Job, w *worker, positions []int32, sources map[int32][]int32) {
 	held, p := j.counts.Held(w.id), facts.Plan()
 	m := &taskpb.Deployment{
@@ -127,6 +137,7 @@ func (l *Leader) sendDeployment(j *job, facts *state.Job, w *worker, positions [
 		j.opening.look = j.opening.look || s.Gated
 		if t.Index == 0 {
 			s.Enumerate = sources[t.Chain]
+			s.Enumerators = goneOn(facts, s.Enumerate)
 		}
 		m.Subtasks = append(m.Subtasks, s)
 		j.sent.put(facts.Size(), int(pos), sent{attempt: t.Attempt, session: w.session.serial, at: l.now})
