@@ -202,7 +202,12 @@ type round struct {
 // that was set before it.
 const againFrom, againPer = 1000, 100
 
-var errEndless = errors.New("timers set each other for a time that has come, again and again: there would be no end to it")
+// ErrEndless is the failure of a sweep that would not end.
+var ErrEndless = errors.New("timers set each other for a time that has come, again and again: there would be no end to it")
+
+// Endless reports whether so many deadlines, set during a sweep for a time that it had come to, are too many beside those that
+// were set before.
+func Endless(before, again int) bool { return again > againFrom+againPer*before }
 
 // fired counts the timer of the setting seq; last is the last setting so far. A setting counts against the sweep only if it was
 // made after the sweep had come to its time: many keys may set timers for one later time, and none of them is a round.
@@ -211,8 +216,8 @@ func (r *round) fired(at element.Time, seq, last uint64, meanwhile bool) error {
 	case !meanwhile:
 		r.before++
 	case at <= r.at && seq > r.seq:
-		if r.again++; r.again > againFrom+againPer*r.before {
-			return errEndless
+		if r.again++; Endless(r.before, r.again) {
+			return ErrEndless
 		}
 	}
 	if at > r.at {
