@@ -26,7 +26,7 @@ const crowd = 32
 type order struct {
 	nodes *state.Map[Node, uint64]
 	unit  uint64 // of the current key, as a number of bits
-	looks int64  // nodes and sessions that were looked at
+	looks int64  // nodes and sessions that were looked at, in all
 }
 
 // Node names a node of an order: which of those with this height it is. A leaf has height 0 and the id of its session for its
@@ -125,7 +125,7 @@ func (x *order) after(t element.Time) (element.Time, bool) {
 	if id, ok := x.id(leaf); ok && id > t {
 		return id, true
 	}
-	return x.beside(leaf, func(child uint64) uint64 { return ^(child | child - 1) },
+	return x.beside(leaf, func(child uint64) uint64 { return ^(child | (child - 1)) },
 		func(children uint64) uint64 { return uint64(bits.TrailingZeros64(children)) })
 }
 
@@ -178,6 +178,7 @@ func (o *keyed[K, In, Acc]) meet(w window.Window, crowded bool) (cover window.Wi
 	o.met = o.met[:0]
 	cover = w
 	if !crowded {
+		o.looks(o.open.Len())
 		for id, e := range o.open.All() {
 			if s := e.window(); s.Meets(w) {
 				o.met = append(o.met, spot{win: s, id: id})
@@ -191,6 +192,7 @@ func (o *keyed[K, In, Acc]) meet(w window.Window, crowded bool) (cover window.Wi
 		id, ok = o.order.after(w.Start)
 	}
 	for ok {
+		o.looks(1)
 		if e := o.open.Look(id); e != nil && e.window().Meets(w) {
 			o.met = append(o.met, spot{win: e.window(), id: id})
 			cover = cover.Cover(e.window())
@@ -221,12 +223,14 @@ func (o *keyed[K, In, Acc]) gone(id element.Time) {
 // then, and the one behind them; with any other they are all.
 func (o *keyed[K, In, Acc]) inTurn(t element.Time, crowded bool, see func(id element.Time, e Entry[Acc])) {
 	if !crowded || !o.trigger.atEnd {
+		o.looks(o.open.Len())
 		for id, e := range o.open.All() {
 			see(id, e)
 		}
 		return
 	}
 	for id, ok := o.order.after(element.MinTime); ok; id, ok = o.order.after(id) {
+		o.looks(1)
 		e := o.open.Look(id)
 		if e == nil {
 			return // the state has failed, and says so
@@ -237,3 +241,12 @@ func (o *keyed[K, In, Acc]) inTurn(t element.Time, crowded bool, see func(id ele
 		}
 	}
 }
+
+// looks counts n sessions that are looked at.
+func (o *keyed[K, In, Acc]) looks(n int) {
+	if o.order != nil {
+		o.order.looks += int64(n)
+	}
+}
+
+func (o *keyed[K, In, Acc]) looked() int64 { return o.order.looks }
