@@ -22,10 +22,10 @@ func NewOrder(d *state.Directory[int64]) (*Order, error) {
 	return o, err
 }
 
-func (o *Order) Begin(gap element.Time)                         { o.x.begin(gap) }
-func (o *Order) Open(gap element.Time) bool                     { return o.x.open(gap) }
-func (o *Order) Insert(id element.Time)                         { o.x.insert(id) }
-func (o *Order) Remove(id element.Time)                         { o.x.remove(id) }
+func (o *Order) Begin(gap element.Time)                          { o.x.begin(gap) }
+func (o *Order) Open(gap element.Time) bool                      { return o.x.open(gap) }
+func (o *Order) Insert(id element.Time)                          { o.x.insert(id) }
+func (o *Order) Remove(id element.Time)                          { o.x.remove(id) }
 func (o *Order) UpTo(t element.Time) (id element.Time, ok bool)  { return o.x.upTo(t) }
 func (o *Order) After(t element.Time) (id element.Time, ok bool) { return o.x.after(t) }
-func (o *Order) Nodes() int                                     { return o.x.nodes.Len() }
+func (o *Order) Nodes() int                                      { return o.x.nodes.Len() }

@@ -31,6 +31,7 @@ type Service[K comparable] struct {
 	event  clock
 	proc   clock
 	seq    uint64 // of the last setting
+	final  uint64 // settings below this number are called at the end of the input, also when they move; 0: it has not come
 	key    []byte // scratch: number of the timer, encoded key
 	popped []byte
 }
@@ -130,7 +131,12 @@ func (s *Service[K]) set(c *clock, name string, kind chunk.Kind, fire func(eleme
 	return t, nil
 }
 
-func (s *Service[K]) next() uint64 {
+// next is the number of a setting, in place of old. At the end of the input a deadline that was set before and is moved stays one
+// that was set before.
+func (s *Service[K]) next(old *Deadline) uint64 {
+	if old != nil && old.Seq < s.final {
+		return old.Seq
+	}
 	s.seq++
 	return s.seq
 }
@@ -153,10 +159,14 @@ func (s *Service[K]) AdvanceEvents(t element.Time, stopped func() error) error {
 	return s.advance(&s.event, sweep{until: t, stopped: stopped})
 }
 
-// FinishEvents fires every timer by event time, at the end of the input. What is set meanwhile is not: no time will pass any
-// more, and a timer that sets itself again would never come to an end.
+// FinishEvents fires every timer by event time, once, at the end of the input. What is set meanwhile is not: no time will pass
+// any more, and a timer that sets itself again would never come to an end. A deadline that is only moved meanwhile, by the call of
+// another one, still has its turn.
 func (s *Service[K]) FinishEvents(stopped func() error) error {
-	return s.advance(&s.event, sweep{until: element.MaxTime, only: s.seq + 1, stopped: stopped})
+	s.final = s.seq + 1
+	err := s.advance(&s.event, sweep{until: element.MaxTime, only: s.final, stopped: stopped})
+	s.final = 0
+	return err
 }
 
 // AdvanceProc fires every timer by the clock whose deadline is at or before now, in microseconds since the Unix epoch.
