@@ -16,6 +16,7 @@ type deadlines struct {
 	event *timer.Timer
 	proc  *timer.Timer
 
+	until element.Time // that the sweep goes to
 	ctx   TriggerCtx
 	met   []spot // scratch: windows of the key
 	notes []int64
@@ -81,9 +82,11 @@ func (d *deadlines) look(t element.Time, on Timing, s spot) {
 
 // inOrder sorts what is due by time. What is due at one time is done in the order of the windows, and a window ends last.
 func (d *deadlines) inOrder() {
-	slices.SortFunc(d.met, func(a, b spot) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.win.Start, b.win.Start), compareEnd(a, b))
-	})
+	slices.SortFunc(d.met, inTime)
+}
+
+func inTime(a, b spot) int {
+	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.win.Start, b.win.Start), compareEnd(a, b))
 }
 
 func compareEnd(a, b spot) int {
@@ -106,4 +109,27 @@ func (d *deadlines) settled(deadline, at, end element.Time) element.Time {
 		return end
 	}
 	return never
+}
+
+// rounds counts the deadlines that triggers set during a visit for a time that has come, to notice that there is no end to it.
+type rounds struct{ first, again int }
+
+// insert puts the next deadline of a window that a visit has just called among those from i on, if it comes up to t.
+func (d *deadlines) insert(i int, t element.Time, on Timing, r *rounds, s spot) error {
+	before := d.met[i-1].at
+	s.at = s.event
+	if on == ByClock {
+		s.at = s.clock
+	}
+	if s.at > t || s.at == never {
+		return nil
+	}
+	if s.at <= before {
+		if r.again++; timer.Endless(r.first, r.again) {
+			return timer.ErrEndless
+		}
+	}
+	at, _ := slices.BinarySearchFunc(d.met[i:], s, inTime)
+	d.met = slices.Insert(d.met, i+at, s)
+	return nil
 }

@@ -3,7 +3,8 @@
 // Tumbling, Sliding and Gather are for windows that lie on the axis of time, the same for all keys, and fire at their end. Each
 // window, or pane, is a namespace of keyed state that is dropped as a whole: two to three times cheaper than one table keyed
 // by (key, window), and no record is ever deleted alone. Aggregated and Gathered are for windows that belong to a key:
-// sessions, and whatever a trigger fires. They keep the windows of a key in a map of it, and have one timer per key.
+// sessions, and whatever a trigger fires. They keep the windows of a key in a map of it, and have one timer per key;
+// many sessions of a key are kept in order beside it.
 //
 // A window fires when time has reached its last instant (End − 1 µs); its results have that time. Time is that of the
 // watermark, or the clock of the machine. A record whose windows are over is late: counted, and given to the side output for

@@ -19,7 +19,9 @@ func Aggregated[K comparable, In, Acc, Out any](w Windows, t Trigger[K, In], a A
 		if err != nil {
 			return nil, nil, err
 		}
-		o.let(w, t)
+		if err := o.let(w, t); err != nil {
+			return nil, nil, err
+		}
 		o.merge, o.fresh = a.Merge, a.New
 		o.take = func(e *Entry[Acc], v In) { a.Add(&e.Acc, v) }
 		o.result = func(f Firing, e *Entry[Acc]) error {
@@ -42,7 +44,9 @@ func Gathered[K comparable, In, Out any](w Windows, t Trigger[K, In], g Gatherin
 		if o.records, err = state.MapOf[Place, In](o.dir, "records"); err != nil {
 			return nil, nil, err
 		}
-		o.let(w, t)
+		if err := o.let(w, t); err != nil {
+			return nil, nil, err
+		}
 		o.take = func(e *Entry[struct{}], v In) {
 			o.records.Put(Place{e.ID, e.Count}, v)
 			e.Count++
@@ -93,6 +97,7 @@ type keyed[K comparable, In, Acc any] struct {
 	dir     *state.Directory[K]
 	open    *state.Map[element.Time, Entry[Acc]]
 	records *state.Map[Place, In] // nil: they are not kept
+	order   *order                // of sessions; nil: the windows are none
 	timers  *timer.Service[K]
 }
 
@@ -119,11 +124,15 @@ func newKeyed[K comparable, In, Acc any](rt *task.Runtime, r rules[K, In]) (*key
 }
 
 // let sets which windows there are, and when they fire.
-func (o *keyed[K, In, Acc]) let(w Windows, t Trigger[K, In]) {
+func (o *keyed[K, In, Acc]) let(w Windows, t Trigger[K, In]) error {
 	o.windows, o.trigger = w, t
-	if w.Session != nil {
-		o.touch = 1
+	if w.Session == nil {
+		return nil
 	}
+	o.touch = 1
+	nodes, err := state.MapOf[Node, uint64](o.dir, "order")
+	o.order = &order{nodes: nodes}
+	return err
 }
 
 func (o *keyed[K, In, Acc]) push(v In) {
@@ -205,19 +214,16 @@ func (o *keyed[K, In, Acc]) put(e *Entry[Acc], v In) error {
 // join adds a record to the session that w makes, of itself and those that it meets. Whether the record is late is judged
 // by the session that comes of it.
 func (o *keyed[K, In, Acc]) join(w window.Window, v In) error {
-	o.met = o.met[:0]
-	cover := w
-	for id, e := range o.open.All() {
-		if s := e.window(); s.Meets(w) {
-			o.met = append(o.met, spot{win: s, id: id})
-			cover = cover.Cover(s)
-		}
-	}
+	crowded := o.crowded()
+	cover := o.meet(w, crowded)
 	switch {
 	case o.overAt(cover) <= o.ctx.now:
 		drop(o.rt, o.late, v)
 		return nil
 	case len(o.met) == 0:
+		if crowded {
+			o.order.insert(w.Start)
+		}
 		return o.add(w.Start, w, v)
 	}
 	if len(o.met) > 1 {
@@ -250,7 +256,7 @@ func (o *keyed[K, In, Acc]) unite() {
 			into.Count++
 		}
 		o.empty(from)
-		o.open.Delete(m.id)
+		o.gone(m.id)
 	}
 }
 
@@ -305,48 +311,66 @@ func (o *keyed[K, In, Acc]) empty(e *Entry[Acc]) {
 }
 
 // onEvent does what is to be done about the windows of the current key by event time t.
-func (o *keyed[K, In, Acc]) onEvent(t element.Time) error {
-	o.ctx.now = t
-	return o.visit(t, ByEvent)
-}
+func (o *keyed[K, In, Acc]) onEvent(t element.Time) error { return o.visit(t, ByEvent) }
 
 // onClock is onEvent for the clock.
 func (o *keyed[K, In, Acc]) onClock(t element.Time) error {
-	if o.timing == ByClock {
-		o.ctx.now = t - 1
-	} else {
+	if o.timing == ByEvent {
 		o.ctx.now = o.now(o.dir.KeyHash())
 	}
 	return o.visit(t, ByClock)
 }
 
 // visit does what is due at t about the windows of the current key, in the order of time, and sets the timers to what
-// comes next.
+// comes next. Of a crowd it does all that is due by the time to which the sweep goes: a visit for each would look at too many.
 func (o *keyed[K, In, Acc]) visit(t element.Time, on Timing) error {
-	o.met = o.met[:0]
-	for id, e := range o.open.All() {
-		o.look(t, on, spot{win: e.window(), id: id, event: e.Event, clock: e.Clock})
+	crowded := o.crowded()
+	if crowded {
+		t = max(t, o.until)
 	}
+	o.met = o.met[:0]
+	o.inTurn(t, crowded, func(id element.Time, e Entry[Acc]) {
+		o.look(t, on, spot{win: e.window(), id: id, event: e.Event, clock: e.Clock})
+	})
 	o.inOrder()
-	for _, m := range o.met {
+	calls := rounds{first: len(o.met)}
+	for i := 0; i < len(o.met); i++ {
+		m := o.met[i]
+		if !o.open.Has(m.id) {
+			continue // it was over before this deadline
+		}
 		e := o.open.Ref(m.id)
 		if m.end {
 			o.empty(e)
-			o.open.Delete(m.id)
+			o.gone(m.id)
 			continue
 		}
 		o.rt.At = m.at
+		o.come(m.at, on)
 		if err := o.fire(e, m.at, on); err != nil {
 			return err
 		}
 		if err := o.rt.Stopped(); err != nil {
 			return err
 		}
+		if crowded {
+			if err := o.insert(i+1, t, on, &calls, spot{win: m.win, id: m.id, event: e.Event, clock: e.Clock}); err != nil {
+				return err
+			}
+		}
 	}
-	for _, e := range o.open.All() {
-		o.arm(e.window(), e.Event, e.Clock)
-	}
+	o.inTurn(t, crowded && o.crowded(), func(_ element.Time, e Entry[Acc]) { o.arm(e.window(), e.Event, e.Clock) })
 	return nil
+}
+
+// come sets the time that triggers see to that of a deadline.
+func (o *keyed[K, In, Acc]) come(at element.Time, on Timing) {
+	switch {
+	case on == ByEvent:
+		o.ctx.now = at
+	case o.timing == ByClock:
+		o.ctx.now = at - 1
+	}
 }
 
 // fire asks the trigger about a window whose deadline has come.
@@ -368,7 +392,7 @@ func (o *keyed[K, In, Acc]) fire(e *Entry[Acc], at element.Time, on Timing) erro
 
 // OnWatermark does what is due by event time, and forgets what is over. The end of the input ends windows by the clock.
 func (o *keyed[K, In, Acc]) OnWatermark(t element.Time) error {
-	o.ending = t == element.MaxTime
+	o.ending, o.until = t == element.MaxTime, t
 	if err := o.timers.AdvanceEvents(t, o.rt.Stopped); err != nil {
 		return err
 	}
@@ -383,6 +407,7 @@ func (o *keyed[K, In, Acc]) OnWatermark(t element.Time) error {
 func (o *keyed[K, In, Acc]) OnTime(time.Time) error {
 	o.wake = element.MaxTime
 	t := element.At(o.rt.Now())
+	o.until = t
 	if err := o.timers.AdvanceProc(t, o.rt.Stopped); err != nil {
 		return err
 	}

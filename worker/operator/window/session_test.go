@@ -62,38 +62,49 @@ func sessionModel(spec win.Session, lateness element.Time, items []item) (all []
 	return all, late
 }
 
+// checkSessions plays items, and compares what is emitted with the model.
+func checkSessions(t *testing.T, rt *rapid.T, spec win.Session, lateness int64, items []item) {
+	want, late := sessionModel(spec, element.Time(lateness), items)
+	h := operatortest.New(t, sessions(spec, lateSums(lateness)))
+	var got []refired
+	take := func() {
+		var now []refired
+		for _, o := range h.Out() {
+			now = append(now, o.Value)
+		}
+		sort(now)
+		got = append(got, now...)
+	}
+	for _, it := range items {
+		if it.Watermark {
+			h.Watermark(t, it.At)
+		} else {
+			h.Push(t, it.Value, it.At)
+		}
+		take()
+	}
+	h.Watermark(t, element.MaxTime-1)
+	take()
+	if !slices.Equal(got, want) {
+		rt.Fatalf("gap %d, lateness %d\ngot  %v\nwant %v", spec.Gap, lateness, got, want)
+	}
+	if h.Runtime.Counters.Late != late {
+		rt.Fatalf("%d late records, want %d", h.Runtime.Counters.Late, late)
+	}
+}
+
 func TestSessionsAreWhatTheModelSaysWithAndWithoutLateness(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		spec := win.Session{Gap: element.Time(rapid.Int64Range(1, 20).Draw(rt, "gap_us"))}
-		lateness := rapid.Int64Range(0, 30).Draw(rt, "lateness_us")
-		items := drawItems(rt)
-		want, late := sessionModel(spec, element.Time(lateness), items)
-		h := operatortest.New(t, sessions(spec, lateSums(lateness)))
-		var got []refired
-		take := func() {
-			var now []refired
-			for _, o := range h.Out() {
-				now = append(now, o.Value)
-			}
-			sort(now)
-			got = append(got, now...)
-		}
-		for _, it := range items {
-			if it.Watermark {
-				h.Watermark(t, it.At)
-			} else {
-				h.Push(t, it.Value, it.At)
-			}
-			take()
-		}
-		h.Watermark(t, element.MaxTime-1)
-		take()
-		if !slices.Equal(got, want) {
-			rt.Fatalf("gap %d, lateness %d\ngot  %v\nwant %v", spec.Gap, lateness, got, want)
-		}
-		if h.Runtime.Counters.Late != late {
-			rt.Fatalf("%d late records, want %d", h.Runtime.Counters.Late, late)
-		}
+		checkSessions(t, rt, spec, rapid.Int64Range(0, 30).Draw(rt, "lateness_us"), drawItems(rt))
+	})
+}
+
+func TestCrowdsOfSessionsAreWhatTheModelSays(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		spec := win.Session{Gap: element.Time(rapid.Int64Range(1, 20).Draw(rt, "gap_us"))}
+		items := crowdItems(rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(100, 600).Draw(rt, "records"))
+		checkSessions(t, rt, spec, rapid.Int64Range(0, 2000).Draw(rt, "lateness_us"), items)
 	})
 }
 

@@ -36,6 +36,9 @@ type Trigger[K comparable, In any] struct {
 	OnClock func(c *TriggerCtx, w Win[K], at element.Time) Fire
 	// OnMerge is called when w has come of sessions whose notes these are. Deadlines other than those of the first are gone.
 	OnMerge func(c *TriggerCtx, w Win[K], notes []int64)
+
+	// atEnd: it has one deadline, at the end of the window, until it has fired then.
+	atEnd bool
 }
 
 // TriggerCtx is what a trigger knows of a window, and keeps about it.
@@ -87,6 +90,7 @@ func AtEnd[K comparable, In any](by Timing) Trigger[K, In] {
 		OnEvent: func(*TriggerCtx, Win[K], element.Time) Fire { return FireNow },
 		OnClock: func(*TriggerCtx, Win[K], element.Time) Fire { return FireNow },
 		OnMerge: func(*TriggerCtx, Win[K], []int64) {},
+		atEnd:   true,
 	}
 }
 

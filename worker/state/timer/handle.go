@@ -12,7 +12,7 @@ type Timer struct {
 	value *state.Value[Deadline]
 	call  func(at element.Time) error
 	arm   func(at element.Time, seq uint64)
-	next  func() uint64
+	next  func(old *Deadline) uint64
 	spoil func()
 }
 
@@ -22,7 +22,7 @@ func (t *Timer) Set(at element.Time) {
 	if old != nil && old.At == at {
 		return
 	}
-	seq := t.next()
+	seq := t.next(old)
 	cover := seq
 	if old != nil && old.At < at {
 		cover = old.Cover // its entry moves on when it comes up
@@ -77,7 +77,7 @@ type Timers struct {
 	set   *state.Map[element.Time, uint64]
 	call  func(at element.Time) error
 	arm   func(at element.Time, seq uint64)
-	next  func() uint64
+	next  func(old *Deadline) uint64
 	spoil func()
 }
 
@@ -86,7 +86,7 @@ func (t *Timers) Add(at element.Time) {
 	if t.set.Has(at) {
 		return
 	}
-	seq := t.next()
+	seq := t.next(nil)
 	t.arm(at, seq)
 	t.set.Put(at, seq)
 }

@@ -31,6 +31,7 @@ type Service[K comparable] struct {
 	event  clock
 	proc   clock
 	seq    uint64 // of the last setting
+	final  uint64 // settings below this number are called at the end of the input, also when they move; 0: it has not come
 	key    []byte // scratch: number of the timer, encoded key
 	popped []byte
 }
@@ -130,7 +131,12 @@ func (s *Service[K]) set(c *clock, name string, kind chunk.Kind, fire func(eleme
 	return t, nil
 }
 
-func (s *Service[K]) next() uint64 {
+// next is the number of a setting, in place of old. At the end of the input a deadline that was set before and is moved stays one
+// that was set before.
+func (s *Service[K]) next(old *Deadline) uint64 {
+	if old != nil && old.Seq < s.final {
+		return old.Seq
+	}
 	s.seq++
 	return s.seq
 }
@@ -153,10 +159,14 @@ func (s *Service[K]) AdvanceEvents(t element.Time, stopped func() error) error {
 	return s.advance(&s.event, sweep{until: t, stopped: stopped})
 }
 
-// FinishEvents fires every timer by event time, at the end of the input. What is set meanwhile is not: no time will pass any
-// more, and a timer that sets itself again would never come to an end.
+// FinishEvents fires every timer by event time, once, at the end of the input. What is set meanwhile is not: no time will pass
+// any more, and a timer that sets itself again would never come to an end. A deadline that is only moved meanwhile, by the call of
+// another one, still has its turn.
 func (s *Service[K]) FinishEvents(stopped func() error) error {
-	return s.advance(&s.event, sweep{until: element.MaxTime, only: s.seq + 1, stopped: stopped})
+	s.final = s.seq + 1
+	err := s.advance(&s.event, sweep{until: element.MaxTime, only: s.final, stopped: stopped})
+	s.final = 0
+	return err
 }
 
 // AdvanceProc fires every timer by the clock whose deadline is at or before now, in microseconds since the Unix epoch.
@@ -202,7 +212,12 @@ type round struct {
 // that was set before it.
 const againFrom, againPer = 1000, 100
 
-var errEndless = errors.New("timers set each other for a time that has come, again and again: there would be no end to it")
+// ErrEndless is the failure of a sweep that would not end.
+var ErrEndless = errors.New("timers set each other for a time that has come, again and again: there would be no end to it")
+
+// Endless reports whether so many deadlines, set during a sweep for a time that it had come to, are too many beside those that
+// were set before.
+func Endless(before, again int) bool { return again > againFrom+againPer*before }
 
 // fired counts the timer of the setting seq; last is the last setting so far. A setting counts against the sweep only if it was
 // made after the sweep had come to its time: many keys may set timers for one later time, and none of them is a round.
@@ -211,8 +226,8 @@ func (r *round) fired(at element.Time, seq, last uint64, meanwhile bool) error {
 	case !meanwhile:
 		r.before++
 	case at <= r.at && seq > r.seq:
-		if r.again++; r.again > againFrom+againPer*r.before {
-			return errEndless
+		if r.again++; Endless(r.before, r.again) {
+			return ErrEndless
 		}
 	}
 	if at > r.at {
