@@ -43,6 +43,11 @@ func (c *Canon) row(fields ...any) {
 			text = append(text, v...)
 		}
 	}
+	c.Add(text)
+}
+
+// Add adds the text of one row.
+func (c *Canon) Add(text []byte) {
 	h := fnv.New64a()
 	h.Write(text)
 	c.Count++

@@ -1,7 +1,9 @@
 package nexmark
 
 import (
+	"encoding/binary"
 	"math/bits"
+	"unsafe"
 
 	"github.com/sluiceio/sluice/flow/element"
 )
@@ -22,22 +24,26 @@ func (f Fields) Num(v int64) Fields {
 func (f Fields) Time(t element.Time) Fields { return f.Num(int64(t)) }
 
 // Text adds a string.
-func (f Fields) Text(s string) Fields {
+func (f Fields) Text(s string) Fields { return f.Bytes(unsafe.Slice(unsafe.StringData(s), len(s))) }
+
+// Bytes adds a text.
+func (f Fields) Bytes(s []byte) Fields {
+	if len(s) == 0 {
+		return f.Num(0)
+	}
+	return f.Num(int64(textHash(s)))
+}
+
+func textHash(s []byte) uint64 {
 	h := uint64(len(s))
 	for ; len(s) >= 8; s = s[8:] {
-		h = bits.RotateLeft64(h^word(s), 29) * golden
+		h = bits.RotateLeft64(h^binary.LittleEndian.Uint64(s), 29) * golden
 	}
 	var last uint64
 	for i := range len(s) {
 		last |= uint64(s[i]) << (8 * i)
 	}
-	return f.Num(int64(h ^ last*golden))
-}
-
-// word is the first eight bytes of s.
-func word(s string) uint64 {
-	_ = s[7]
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	return h ^ last*golden
 }
 
 // Hash is what a row counts for.

@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"cmp"
@@ -144,6 +144,10 @@ func (r row) bid(b nexmark.Bid) row {
 	return r.nums(b.Auction, b.Bidder, b.Price).text(b.Channel).text(b.URL).time(b.At)
 }
 
+func bidFields(b nexmark.Bid) nexmark.Fields {
+	return nexmark.Row().Num(b.Auction).Num(b.Bidder).Num(b.Price).Text(b.Channel).Text(b.URL).Time(b.At)
+}
+
 // lastBids (q18): the last bid of each bidder on each auction.
 func lastBids(s *streams) {
 	type pair struct{ Bidder, Auction int64 }
@@ -153,12 +157,13 @@ func lastBids(s *streams) {
 				return b
 			}
 			return a
-		}).ID("last"), row.bid)
+		}).ID("last"), row.bid, bidFields)
 }
 
 // topBids (q19): the ten highest bids of each auction, on a tie the earlier first.
 func topBids(s *streams) {
 	highest := func(a, b nexmark.Bid) int { return cmp.Or(cmp.Compare(b.Price, a.Price), cmp.Compare(a.At, b.At)) }
 	write(s, flow.TopNByKey(s.bids().KeyBy(bidOn), 10, highest).ID("top"),
-		func(r row, b flow.Ranked[nexmark.Bid]) row { return r.bid(b.Value).num(b.Rank) })
+		func(r row, b flow.Ranked[nexmark.Bid]) row { return r.bid(b.Value).num(b.Rank) },
+		func(b flow.Ranked[nexmark.Bid]) nexmark.Fields { return bidFields(b.Value).Num(b.Rank) })
 }

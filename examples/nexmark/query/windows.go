@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"time"
@@ -46,7 +46,8 @@ func hotItems(s *streams) {
 			for _, a := range w.Value.Auctions {
 				emit(hot{w.Key.Start, a, w.Value.Bids})
 			}
-		}).ID("each"), func(r row, h hot) row { return r.time(h.Start).nums(h.Auction, h.Bids) })
+		}).ID("each"), func(r row, h hot) row { return r.time(h.Start).nums(h.Auction, h.Bids) },
+		func(h hot) nexmark.Fields { return nexmark.Row().Time(h.Start).Num(h.Auction).Num(h.Bids) })
 }
 
 // best are the bids with the highest price, of those looked at.
@@ -91,7 +92,10 @@ func highestPrice(s *streams) {
 			for _, b := range w.Value.Bids {
 				emit(b)
 			}
-		}).ID("each"), func(r row, b nexmark.Bid) row { return r.nums(b.Auction, b.Price, b.Bidder).time(b.At) })
+		}).ID("each"), func(r row, b nexmark.Bid) row { return r.nums(b.Auction, b.Price, b.Bidder).time(b.At) },
+		func(b nexmark.Bid) nexmark.Fields {
+			return nexmark.Row().Num(b.Auction).Num(b.Price).Num(b.Bidder).Time(b.At)
+		})
 }
 
 // bidderSessions counts the bids of each session of a bidder.
@@ -101,6 +105,9 @@ func bidderSessions(gap time.Duration) func(*streams) {
 			Window(flow.Session(gap)).Count().ID("sessions"),
 			func(r row, w flow.Windowed[int64, int64]) row {
 				return r.num(w.Key).time(w.Window.Start).time(w.Window.End).num(w.Value)
+			},
+			func(w flow.Windowed[int64, int64]) nexmark.Fields {
+				return nexmark.Row().Num(w.Key).Time(w.Window.Start).Time(w.Window.End).Num(w.Value)
 			})
 	}
 }

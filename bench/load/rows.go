@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/sluiceio/sluice/bench/cost"
+	"github.com/sluiceio/sluice/examples/nexmark/query"
+	"github.com/sluiceio/sluice/flow"
+)
+
+// rows runs the query with all strings into files, and prints the canonical digest of what is in them.
+func (o *options) rows() (err error) {
+	dir, err := os.MkdirTemp("", "sluice-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r, err := o.embed(nil, func(p *flow.Pipeline) error { return query.Build(p, o.config(dir)) })
+	if err != nil {
+		return err
+	}
+	parts, err := filepath.Glob(filepath.Join(dir, "part-*"))
+	if err != nil {
+		return err
+	}
+	var c cost.Canon
+	for _, p := range parts {
+		if err := addFile(&c, p); err != nil {
+			return err
+		}
+	}
+	return Result{Events: r.Events, Rows: c.Count, Canonical: c.String(), Mode: r.Mode}.print()
+}
+
+func addFile(c *cost.Canon, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		c.Add(lines.Bytes())
+	}
+	return lines.Err()
+}
