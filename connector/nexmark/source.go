@@ -58,20 +58,37 @@ func (c Config) LeanPersons() connector.Source[Person] {
 // Of is the source of what f makes of the events of one kind. f must be pure; fields that it does not ask for are not
 // computed. The position of a split is one integer: the index of its next event.
 func Of[T any](c Config, kind Kind, f func(g Generator, i int64) T) connector.Source[T] {
-	return &source[T]{cfg: c, kind: kind, f: f, g: c.Generator()}
+	return Mixed(c, kind, kind, f)
+}
+
+// Mixed is the source of what f makes of the events whose kind is between two, both included; f looks at KindOf(i).
+func Mixed[T any](c Config, first, last Kind, f func(g Generator, i int64) T) connector.Source[T] {
+	return &source[T]{cfg: c, from: places[first], to: places[last+1], f: f, g: c.Generator()}
 }
 
 // All is the source of what f makes of every event; f looks at KindOf(i).
 func All[T any](c Config, f func(g Generator, i int64) T) connector.Source[T] {
-	return &source[T]{cfg: c, every: true, f: f, g: c.Generator()}
+	return Mixed(c, KindPerson, KindBid, f)
 }
 
+// places in a round at which each kind begins, and the end.
+var places = [...]int64{KindPerson: 0, KindAuction: 1, KindBid: 1 + auctionsPerRound, 1 + KindBid: round}
+
 type source[T any] struct {
-	cfg   Config
-	every bool
-	kind  Kind
-	f     func(g Generator, i int64) T
-	g     Generator
+	cfg      Config
+	from, to int64 // places of a round that are served
+	f        func(g Generator, i int64) T
+	g        Generator
+}
+
+// next is the first run of events that are served at or behind i.
+func (s *source[T]) next(i int64) (from, to int64) {
+	place := i % round
+	begin := i - place
+	if place >= s.to {
+		begin, place = begin+round, 0
+	}
+	return begin + max(place, s.from), begin + s.to
 }
 
 // block is how many consecutive events go to one split before the next split's turn: so that the event times of splits
@@ -153,16 +170,6 @@ func decode(s connector.Split) (l lane, err error) {
 	return l, nil
 }
 
-// advance moves to the next event of the lane. It reports whether a block ended.
-func (l *lane) advance() bool {
-	l.next++
-	if l.next%block != 0 {
-		return false
-	}
-	l.next += (l.of - 1) * block
-	return true
-}
-
 type reader[T any] struct {
 	src   *source[T]
 	lanes []lane
@@ -181,37 +188,41 @@ func (r *reader[T]) Assign(splits []connector.Split) error {
 	return nil
 }
 
-// Poll serves the lanes block by block in turn.
+// Poll serves the lanes block by block in turn, until the batch is full.
 func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
-	live, held := 0, 0
-	for range r.lanes {
-		l := &r.lanes[r.turn]
-		if l.paused && !l.done {
-			held++
+	for {
+		live, held := 0, 0
+		for range r.lanes {
+			l := &r.lanes[r.turn]
+			if l.paused && !l.done {
+				held++
+			}
+			if l.done || l.paused {
+				r.turn = (r.turn + 1) % len(r.lanes)
+				continue
+			}
+			live++
+			rate := r.rate()
+			room, ok := r.pace.Take(ctx, rate, out.Max-out.Len())
+			if !ok {
+				return nil
+			}
+			r.pace.GiveBack(rate, room-r.serve(room, out))
+			if out.Full() || r.src.cfg.Rate > 0 {
+				return nil
+			}
 		}
-		if l.done || l.paused {
-			r.turn = (r.turn + 1) % len(r.lanes)
-			continue
-		}
-		live++
-		rate := r.rate()
-		room, ok := r.pace.Take(ctx, rate, out.Max-out.Len())
-		if !ok {
+		switch {
+		case live > 0:
+		case held == 0:
+			return io.EOF
+		case out.Len() > 0:
 			return nil
-		}
-		r.pace.GiveBack(rate, room-r.serve(room, out))
-		if out.Full() || r.src.cfg.Rate > 0 {
+		default:
+			<-ctx.Done()
 			return nil
 		}
 	}
-	switch {
-	case live > 0:
-	case held == 0:
-		return io.EOF
-	default:
-		<-ctx.Done()
-	}
-	return nil
 }
 
 // Pause implements connector.Pauser.
@@ -227,27 +238,46 @@ func (r *reader[T]) Pause(splits []connector.SplitIndex) bool {
 func (r *reader[T]) serve(room int, out *connector.Records[T]) (n int) {
 	s, l := r.src, &r.lanes[r.turn]
 	split := connector.SplitIndex(r.turn)
-	ended := false
-	for n < room && !ended {
-		i := l.next
-		if s.cfg.Events > 0 && i >= s.cfg.Events {
-			l.done, ended = true, true
-			out.Finish(split)
-			break
-		}
-		mine := s.every || KindOf(i) == s.kind
-		if mine {
-			out.Add(split, s.f(s.g, i), s.g.Time(i), i)
-		}
-		if mine || s.cfg.Rate > 0 {
-			n++
-		}
-		ended = l.advance()
+	end := l.next - l.next%block + block
+	if s.cfg.Events > 0 {
+		end = min(end, max(l.next, s.cfg.Events))
 	}
-	if ended {
-		r.turn = (r.turn + 1) % len(r.lanes)
+	for n < room && l.next < end {
+		from, to := s.next(l.next)
+		if s.cfg.Rate > 0 { // what is skipped takes its time, too
+			limit := l.next + int64(room-n)
+			from, to = min(from, limit), min(to, limit)
+			n += int(min(from, end) - l.next)
+		}
+		from = min(from, end)
+		to = max(from, min(to, end, from+int64(room-n)))
+		r.fill(split, from, to, out)
+		n += int(to - from)
+		l.next = to
 	}
+	switch {
+	case s.cfg.Events > 0 && l.next >= s.cfg.Events:
+		l.done = true
+		out.Finish(split)
+	case l.next == end: // of a block
+		l.next += (l.of - 1) * block
+	default:
+		return n
+	}
+	r.turn = (r.turn + 1) % len(r.lanes)
 	return n
+}
+
+// fill serves the events from from up to, without, to.
+func (r *reader[T]) fill(split connector.SplitIndex, from, to int64, out *connector.Records[T]) {
+	f, g := r.src.f, r.src.g
+	vals, times, pos := out.Extend(split, int(to-from))
+	times, pos = times[:len(vals)], pos[:len(vals)]
+	for k := range vals {
+		i := from + int64(k)
+		vals[k] = f(g, i)
+		times[k], pos[k] = g.Time(i), i
+	}
 }
 
 // rate is the share of this reader, its lanes of all lanes, in events per second; 0: full speed.
