@@ -31,8 +31,8 @@ func localItems(s *streams) {
 		func(r row, o offer) row {
 			return r.text(o.Person.Name).text(o.Person.City).text(o.Person.State).num(o.Auction.ID)
 		},
-		func(o offer) nexmark.Fields {
-			return nexmark.Row().Text(o.Person.Name).Text(o.Person.City).Text(o.Person.State).Num(o.Auction.ID)
+		func(o offer) uint64 {
+			return nexmark.Row().Text(o.Person.Name).Text(o.Person.City).Text(o.Person.State).Num(o.Auction.ID).Hash()
 		})
 }
 
@@ -68,10 +68,10 @@ func winningBids(s *streams) {
 		a, b := w.Auction, w.Bid
 		r = r.num(a.ID).text(a.Item).nums(a.InitialBid, a.Reserve).time(a.At).time(a.Expires).nums(a.Seller, a.Category)
 		return r.nums(b.Bidder, b.Price).time(b.At)
-	}, func(w won) nexmark.Fields {
+	}, func(w won) uint64 {
 		a, b := &w.Auction, &w.Bid
 		return nexmark.Row().Num(a.ID).Text(a.Item).Num(a.InitialBid).Num(a.Reserve).Time(a.At).Time(a.Expires).
-			Num(a.Seller).Num(a.Category).Num(b.Bidder).Num(b.Price).Time(b.At)
+			Num(a.Seller).Num(a.Category).Num(b.Bidder).Num(b.Price).Time(b.At).Hash()
 	})
 }
 
@@ -86,8 +86,8 @@ func categoryPrices(s *streams) {
 		KeyBy(func(w won) int64 { return w.Auction.Category }).
 		Fold(func() mean { return mean{} }, func(m mean, w won) mean { return m.plus(w.Bid.Price) }).ID("mean"),
 		func(r row, c flow.KV[int64, mean]) row { return r.nums(c.Key, c.Value.Sum/c.Value.Count) },
-		func(c flow.KV[int64, mean]) nexmark.Fields {
-			return nexmark.Row().Num(c.Key).Num(c.Value.Sum / c.Value.Count)
+		func(c flow.KV[int64, mean]) uint64 {
+			return nexmark.Row().Num(c.Key).Num(c.Value.Sum / c.Value.Count).Hash()
 		})
 }
 
@@ -112,10 +112,10 @@ func expandedBids(s *streams) {
 			r = r.nums(b.Auction, b.Bidder, b.Price).text(b.Channel).text(b.URL).time(b.At)
 			return r.text(a.Item).nums(a.InitialBid, a.Reserve).time(a.At).time(a.Expires).nums(a.Seller, a.Category)
 		},
-		func(w won) nexmark.Fields {
+		func(w won) uint64 {
 			a, b := &w.Auction, &w.Bid
 			return nexmark.Row().Num(b.Auction).Num(b.Bidder).Num(b.Price).Text(b.Channel).Text(b.URL).Time(b.At).Text(a.Item).
-				Num(a.InitialBid).Num(a.Reserve).Time(a.At).Time(a.Expires).Num(a.Seller).Num(a.Category)
+				Num(a.InitialBid).Num(a.Reserve).Time(a.At).Time(a.Expires).Num(a.Seller).Num(a.Category).Hash()
 		})
 }
 
@@ -136,8 +136,8 @@ func newSellers(s *streams) {
 			return nil
 		}).ID("new-sellers"),
 		func(r row, n seller) row { return r.num(n.Person.ID).text(n.Person.Name).time(n.Window.Start) },
-		func(n seller) nexmark.Fields {
-			return nexmark.Row().Num(n.Person.ID).Text(n.Person.Name).Time(n.Window.Start)
+		func(n seller) uint64 {
+			return nexmark.Row().Num(n.Person.ID).Text(n.Person.Name).Time(n.Window.Start).Hash()
 		})
 }
 

@@ -43,39 +43,36 @@ func (s *streams) auctions() flow.Stream[nexmark.Auction] {
 	if s.lean != nil && !s.lean.Full {
 		return s.leanAuctions()
 	}
-	return s.p.From("auctions", s.cfg.Auctions(), flow.EventTime(nexmark.Auction.Time))
+	return s.p.From("auctions", s.cfg.Auctions(), flow.SourceTime[nexmark.Auction]())
 }
 
 func (s *streams) bids() flow.Stream[nexmark.Bid] {
 	if s.lean != nil && !s.lean.Full {
 		return s.leanBids()
 	}
-	return s.p.From("bids", s.cfg.Bids(), flow.EventTime(nexmark.Bid.Time))
+	return s.p.From("bids", s.cfg.Bids(), flow.SourceTime[nexmark.Bid]())
 }
 
 // leanBids lack channel and URL, for the queries that do not look at them.
 func (s *streams) leanBids() flow.Stream[nexmark.Bid] {
-	return s.p.From("bids", s.cfg.LeanBids(), flow.EventTime(nexmark.Bid.Time))
+	return s.p.From("bids", s.cfg.LeanBids(), flow.SourceTime[nexmark.Bid]())
 }
 
 func (s *streams) leanAuctions() flow.Stream[nexmark.Auction] {
-	return s.p.From("auctions", s.cfg.LeanAuctions(), flow.EventTime(nexmark.Auction.Time))
+	return s.p.From("auctions", s.cfg.LeanAuctions(), flow.SourceTime[nexmark.Auction]())
 }
 
 func (s *streams) leanPersons() flow.Stream[nexmark.Person] {
-	return s.p.From("persons", s.cfg.LeanPersons(), flow.EventTime(nexmark.Person.Time))
+	return s.p.From("persons", s.cfg.LeanPersons(), flow.SourceTime[nexmark.Person]())
 }
 
 // write ends a query: f appends the fields of a row. fields, where there is one, is the field digest of a row.
-func write[T any](s *streams, rows flow.Stream[T], f func(r row, v T) row, fields ...func(v T) nexmark.Fields) {
+func write[T any](s *streams, rows flow.Stream[T], f func(r row, v T) row, fields ...func(v T) uint64) {
 	switch {
 	case s.lean == nil:
 		rows.To("out", file.Text(s.out, func(dst []byte, v T) []byte { return f(row{dst, len(dst)}, v).bytes }))
 	case len(fields) > 0:
-		digest := fields[0]
-		rows.To("out", discard.Sum(s.lean.Total, func() func(T) uint64 {
-			return func(v T) uint64 { return digest(v).Hash() }
-		}))
+		rows.To("out", discard.Sum(s.lean.Total, func() func(T) uint64 { return fields[0] }))
 	default:
 		rows.To("out", discard.Sum(s.lean.Total, func() func(T) uint64 {
 			var buf []byte

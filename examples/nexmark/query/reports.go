@@ -157,7 +157,7 @@ func lastBids(s *streams) {
 				return b
 			}
 			return a
-		}).ID("last"), row.bid, bidFields)
+		}).ID("last"), row.bid, func(b nexmark.Bid) uint64 { return bidFields(b).Hash() })
 }
 
 // topBids (q19): the ten highest bids of each auction, on a tie the earlier first.
@@ -165,5 +165,5 @@ func topBids(s *streams) {
 	highest := func(a, b nexmark.Bid) int { return cmp.Or(cmp.Compare(b.Price, a.Price), cmp.Compare(a.At, b.At)) }
 	write(s, flow.TopNByKey(s.bids().KeyBy(bidOn), 10, highest).ID("top"),
 		func(r row, b flow.Ranked[nexmark.Bid]) row { return r.bid(b.Value).num(b.Rank) },
-		func(b flow.Ranked[nexmark.Bid]) nexmark.Fields { return bidFields(b.Value).Num(b.Rank) })
+		func(b flow.Ranked[nexmark.Bid]) uint64 { return bidFields(b.Value).Num(b.Rank).Hash() })
 }

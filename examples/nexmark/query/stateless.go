@@ -11,8 +11,8 @@ func euros(price int64) int64 { return price * 908 / 1000 }
 
 func plain(r row, b nexmark.Bid) row { return r.nums(b.Auction, b.Bidder, b.Price).time(b.At) }
 
-func plainFields(b nexmark.Bid) nexmark.Fields {
-	return nexmark.Row().Num(b.Auction).Num(b.Bidder).Num(b.Price).Time(b.At)
+func plainFields(b nexmark.Bid) uint64 {
+	return nexmark.Row().Num(b.Auction).Num(b.Bidder).Num(b.Price).Time(b.At).Hash()
 }
 
 // passThrough (q0): every bid.
@@ -30,7 +30,7 @@ func currency(s *streams) {
 func selection(s *streams) {
 	write(s, s.leanBids().Filter(func(b nexmark.Bid) bool { return b.Auction%123 == 0 }).ID("some-auctions"),
 		func(r row, b nexmark.Bid) row { return r.nums(b.Auction, b.Price) },
-		func(b nexmark.Bid) nexmark.Fields { return nexmark.Row().Num(b.Auction).Num(b.Price) })
+		func(b nexmark.Bid) uint64 { return nexmark.Row().Num(b.Auction).Num(b.Price).Hash() })
 }
 
 // calculation (q14): bids in a range of prices, with the time of day and the number of letters c in their URL.
