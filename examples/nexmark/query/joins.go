@@ -2,7 +2,6 @@ package query
 
 import (
 	"cmp"
-	"iter"
 	"strconv"
 	"time"
 
@@ -42,29 +41,114 @@ type won struct {
 	Bid     nexmark.Bid
 }
 
-// better: the higher price, on a tie the earlier bid.
-func better(a, b won) won {
-	if b.Bid.Price > a.Bid.Price || b.Bid.Price == a.Bid.Price && b.Bid.At < a.Bid.At {
-		return b
+// offering is an auction that opens, or a bid on one.
+type offering struct {
+	Auction nexmark.Auction // of a bid: only its id
+	Bidder  int64
+	Price   int64 // 0: an auction opens
+	At      flow.Time
+}
+
+// offerings are auctions and bids in the order of time, from one source: an auction is there when its bids come, as long as their
+// split is one.
+func (s *streams) offerings(auction func(nexmark.Generator, int64) nexmark.Auction) flow.KeyedStream[int64, offering] {
+	source := nexmark.InRuns(s.cfg, nexmark.KindAuction, nexmark.KindBid, func(g nexmark.Generator, i int64, vals []offering) {
+		for k := range vals {
+			switch at := i + int64(k); nexmark.KindOf(at) {
+			case nexmark.KindAuction:
+				vals[k] = offering{Auction: auction(g, at)}
+			default:
+				b := g.LeanBid(at)
+				vals[k] = offering{Auction: nexmark.Auction{ID: b.Auction}, Bidder: b.Bidder, Price: b.Price, At: b.At}
+			}
+		}
+	})
+	return s.p.From("offerings", source, flow.SourceTime[offering]()).KeyBy(func(o offering) int64 { return o.Auction.ID })
+}
+
+// lot is an auction with its best valid bid so far.
+type lot struct {
+	Auction nexmark.Auction
+	Best    bid
+}
+
+// bid is what a lot keeps of a bid; Price 0: there is none.
+type bid struct {
+	Bidder, Price int64
+	At            flow.Time
+}
+
+// offer counts a bid: the higher price wins, on a tie the earlier bid.
+func (l *lot) offer(b bid) {
+	if l.Auction.At <= b.At && b.At <= l.Auction.Expires && (b.Price > l.Best.Price || b.Price == l.Best.Price && b.At < l.Best.At) {
+		l.Best = b
 	}
-	return a
+}
+
+// auctioneer keeps each auction until it expires, and emits it with its best valid bid. Bids may come before their auction, from another
+// split: they are kept until the watermark says that it cannot come any more, or has been.
+type auctioneer struct {
+	lot     flow.ValueState[lot]
+	early   flow.ListState[bid]
+	closing flow.EventTimer
+}
+
+func (a *auctioneer) Open(s *flow.Setup[int64, won]) error {
+	a.lot = s.Value[lot]("lot")
+	a.early = s.List[bid]("early")
+	a.closing = s.EventTimer("closing", a.close)
+	return nil
+}
+
+func (a *auctioneer) Process(_ *flow.Ctx[int64, won], o offering) error {
+	if o.Price > 0 {
+		b := bid{o.Bidder, o.Price, o.At}
+		if a.lot.Exists() {
+			a.lot.Ref().offer(b)
+			return nil
+		}
+		a.early.Append(b)
+		if at, ok := a.closing.At(); !ok || at < b.At {
+			a.closing.Set(b.At)
+		}
+		return nil
+	}
+	l := a.lot.Ref()
+	*l = lot{Auction: o.Auction}
+	for b := range a.early.All() {
+		l.offer(b)
+	}
+	a.early.Clear()
+	a.closing.Set(o.Auction.Expires)
+	return nil
+}
+
+// close ends an auction, or gives up bids on one that is over or has never been.
+func (a *auctioneer) close(c *flow.Ctx[int64, won], _ flow.Time) error {
+	if l, ok := a.lot.Load(); ok && l.Best.Price > 0 {
+		c.Emit(won{l.Auction, nexmark.Bid{Auction: l.Auction.ID, Bidder: l.Best.Bidder, Price: l.Best.Price, At: l.Best.At}})
+	}
+	a.lot.Clear()
+	a.early.Clear()
+	return nil
 }
 
 // winners are the best valid bids of the auctions that have one.
-func winners(auctions flow.Stream[nexmark.Auction], bids flow.Stream[nexmark.Bid]) flow.Stream[won] {
-	return bids.KeyBy(bidOn).
-		Join(auctions.KeyBy(auctionID), func(b nexmark.Bid, a nexmark.Auction, emit func(won)) {
-			if a.At <= b.At && b.At <= a.Expires {
-				emit(won{a, b})
-			}
-		}).ID("valid").
-		KeyBy(func(w won) int64 { return w.Auction.ID }).
-		Reduce(better).ID("winners")
+func (s *streams) winners(auction func(nexmark.Generator, int64) nexmark.Auction) flow.Stream[won] {
+	return s.offerings(auction).Process(func() *auctioneer { return &auctioneer{} }).ID("winners")
+}
+
+// whole makes all fields of an auction, where they are wanted.
+func (s *streams) whole() func(nexmark.Generator, int64) nexmark.Auction {
+	if s.lean != nil && !s.lean.Full {
+		return nexmark.Generator.LeanAuction
+	}
+	return nexmark.Generator.Auction
 }
 
 // winningBids (q9): every auction that has a valid bid, with the best one.
 func winningBids(s *streams) {
-	write(s, winners(s.auctions(), s.leanBids()), func(r row, w won) row {
+	write(s, s.winners(s.whole()), func(r row, w won) row {
 		a, b := w.Auction, w.Bid
 		r = r.num(a.ID).text(a.Item).nums(a.InitialBid, a.Reserve).time(a.At).time(a.Expires).nums(a.Seller, a.Category)
 		return r.nums(b.Bidder, b.Price).time(b.At)
@@ -82,7 +166,7 @@ func (m mean) plus(v int64) mean { return mean{m.Sum + v, m.Count + 1} }
 
 // categoryPrices (q4): the mean winning price per category.
 func categoryPrices(s *streams) {
-	write(s, winners(s.leanAuctions(), s.leanBids()).
+	write(s, s.winners(nexmark.Generator.LeanAuction).
 		KeyBy(func(w won) int64 { return w.Auction.Category }).
 		Fold(func() mean { return mean{} }, func(m mean, w won) mean { return m.plus(w.Bid.Price) }).ID("mean"),
 		func(r row, c flow.KV[int64, mean]) row { return r.nums(c.Key, c.Value.Sum/c.Value.Count) },
@@ -96,7 +180,7 @@ func sellerPrices(s *streams) {
 	newest := func(a, b won) int {
 		return cmp.Or(cmp.Compare(b.Auction.Expires, a.Auction.Expires), cmp.Compare(b.Auction.ID, a.Auction.ID))
 	}
-	last := flow.TopNByKey(winners(s.leanAuctions(), s.leanBids()).KeyBy(func(w won) int64 { return w.Auction.Seller }), 10, newest).ID("last-ten")
+	last := flow.TopNByKey(s.winners(nexmark.Generator.LeanAuction).KeyBy(func(w won) int64 { return w.Auction.Seller }), 10, newest).ID("last-ten")
 	write(s, last.KeyBy(func(w flow.Ranked[won]) int64 { return w.Value.Auction.Seller }).
 		Fold(func() mean { return mean{} }, func(m mean, w flow.Ranked[won]) mean { return m.plus(w.Value.Bid.Price) }).ID("mean"),
 		func(r row, c flow.KV[int64, mean]) row { return r.nums(c.Key, c.Value.Sum/c.Value.Count) })
@@ -121,23 +205,42 @@ func expandedBids(s *streams) {
 
 // newSellers (q8): the persons who open an auction in the ten seconds in which they come, once each.
 func newSellers(s *streams) {
-	type seller struct {
-		Person nexmark.Person
-		Window flow.Window
+	// arrival is what the query asks of a person who comes, or of an auction that somebody opens.
+	type arrival struct {
+		ID    int64 // of the person
+		Name  string
+		Opens bool
 	}
-	write(s, s.leanPersons().KeyBy(personID).
-		CoGroup(s.leanAuctions().KeyBy(sellerOf), flow.Tumbling(10*time.Second), func(w flow.Win[int64], ps iter.Seq[nexmark.Person], as iter.Seq[nexmark.Auction], emit func(seller)) error {
-			for p := range ps {
-				for range as {
-					emit(seller{p, w.Window})
-					break
-				}
+	// presence is what is known of a person in a window.
+	type presence struct {
+		Name        string
+		Came, Opens bool
+	}
+	source := nexmark.Mixed(s.cfg, nexmark.KindPerson, nexmark.KindAuction, func(g nexmark.Generator, i int64) arrival {
+		if nexmark.KindOf(i) == nexmark.KindAuction {
+			return arrival{ID: g.LeanAuction(i).Seller, Opens: true}
+		}
+		p := g.LeanPerson(i)
+		return arrival{ID: p.ID, Name: p.Name}
+	})
+	write(s, s.p.From("arrivals", source, flow.SourceTime[arrival]()).
+		KeyBy(func(a arrival) int64 { return a.ID }).
+		Window(flow.Tumbling(10*time.Second)).
+		Fold(func() presence { return presence{} }, func(p presence, a arrival) presence {
+			if a.Opens {
+				p.Opens = true
+				return p
 			}
-			return nil
-		}).ID("new-sellers"),
-		func(r row, n seller) row { return r.num(n.Person.ID).text(n.Person.Name).time(n.Window.Start) },
-		func(n seller) uint64 {
-			return nexmark.Row().Num(n.Person.ID).Text(n.Person.Name).Time(n.Window.Start).Hash()
+			return presence{a.Name, true, p.Opens}
+		}, func(a, b presence) presence {
+			return presence{cmp.Or(a.Name, b.Name), a.Came || b.Came, a.Opens || b.Opens}
+		}).ID("presences").
+		Filter(func(w flow.Windowed[int64, presence]) bool { return w.Value.Came && w.Value.Opens }).ID("new-sellers"),
+		func(r row, w flow.Windowed[int64, presence]) row {
+			return r.num(w.Key).text(w.Value.Name).time(w.Window.Start)
+		},
+		func(w flow.Windowed[int64, presence]) uint64 {
+			return nexmark.Row().Num(w.Key).Text(w.Value.Name).Time(w.Window.Start).Hash()
 		})
 }
 
