@@ -41,12 +41,20 @@ type won struct {
 	Bid     nexmark.Bid
 }
 
-// offering is an auction that opens, or a bid on one.
+// offering is an auction that opens, or a bid on one: of that, ID, Bidder, Price and At.
 type offering struct {
-	Auction nexmark.Auction // of a bid: only its id
-	Bidder  int64
-	Price   int64 // 0: an auction opens
-	At      flow.Time
+	ID                  int64 // of the auction
+	Bidder, Price       int64 // Price 0: an auction opens
+	At, Expires         flow.Time
+	Seller, Category    int64
+	InitialBid, Reserve int64
+	Item                string
+}
+
+func (o *offering) auction() nexmark.Auction {
+	return nexmark.Auction{
+		ID: o.ID, Item: o.Item, InitialBid: o.InitialBid, Reserve: o.Reserve, At: o.At, Expires: o.Expires, Seller: o.Seller, Category: o.Category,
+	}
 }
 
 // offerings are auctions and bids in the order of time, from one source: an auction is there when its bids come, as long as their
@@ -54,22 +62,27 @@ type offering struct {
 func (s *streams) offerings(auction func(nexmark.Generator, int64) nexmark.Auction) flow.KeyedStream[int64, offering] {
 	source := nexmark.InRuns(s.cfg, nexmark.KindAuction, nexmark.KindBid, func(g nexmark.Generator, i int64, vals []offering) {
 		for k := range vals {
-			switch at := i + int64(k); nexmark.KindOf(at) {
-			case nexmark.KindAuction:
-				vals[k] = offering{Auction: auction(g, at)}
-			default:
+			at := i + int64(k)
+			if nexmark.KindOf(at) == nexmark.KindBid {
 				b := g.LeanBid(at)
-				vals[k] = offering{Auction: nexmark.Auction{ID: b.Auction}, Bidder: b.Bidder, Price: b.Price, At: b.At}
+				vals[k] = offering{ID: b.Auction, Bidder: b.Bidder, Price: b.Price, At: b.At}
+				continue
+			}
+			a := auction(g, at)
+			vals[k] = offering{
+				ID: a.ID, At: a.At, Expires: a.Expires, Seller: a.Seller, Category: a.Category, InitialBid: a.InitialBid, Reserve: a.Reserve, Item: a.Item,
 			}
 		}
 	})
-	return s.p.From("offerings", source, flow.SourceTime[offering]()).KeyBy(func(o offering) int64 { return o.Auction.ID })
+	return s.p.From("offerings", source, flow.SourceTime[offering]()).KeyBy(func(o offering) int64 { return o.ID })
 }
 
-// lot is an auction with its best valid bid so far.
+// lot is an auction with its best valid bid so far. It is kept to the end of the input: that the auction is over is no reason to say
+// so earlier, and what is kept of a bid is the best one.
 type lot struct {
-	Auction nexmark.Auction
+	Auction nexmark.Auction // ID 0: it has not come yet
 	Best    bid
+	Early   []bid // those that came before the auction, which may be from another split
 }
 
 // bid is what a lot keeps of a bid; Price 0: there is none.
@@ -85,51 +98,37 @@ func (l *lot) offer(b bid) {
 	}
 }
 
-// auctioneer keeps each auction until it expires, and emits it with its best valid bid. Bids may come before their auction, from another
-// split: they are kept until the watermark says that it cannot come any more, or has been.
-type auctioneer struct {
-	lot     flow.ValueState[lot]
-	early   flow.ListState[bid]
-	closing flow.EventTimer
+func (l *lot) take(o *offering) {
+	switch b := (bid{o.Bidder, o.Price, o.At}); {
+	case o.Price == 0:
+		l.Auction = o.auction()
+		for _, b := range l.Early {
+			l.offer(b)
+		}
+		l.Early = nil
+	case l.Auction.ID == 0:
+		l.Early = append(l.Early, b)
+	default:
+		l.offer(b)
+	}
 }
+
+// auctioneer keeps a lot per auction, and emits those that have a valid bid.
+type auctioneer struct{ lot flow.ValueState[lot] }
 
 func (a *auctioneer) Open(s *flow.Setup[int64, won]) error {
 	a.lot = s.Value[lot]("lot")
-	a.early = s.List[bid]("early")
-	a.closing = s.EventTimer("closing", a.close)
+	s.OnEnd(func(c *flow.Ctx[int64, won]) error {
+		if l := a.lot.Ref(); l.Best.Price > 0 {
+			c.Emit(won{l.Auction, nexmark.Bid{Auction: l.Auction.ID, Bidder: l.Best.Bidder, Price: l.Best.Price, At: l.Best.At}})
+		}
+		return nil
+	})
 	return nil
 }
 
 func (a *auctioneer) Process(_ *flow.Ctx[int64, won], o offering) error {
-	if o.Price > 0 {
-		b := bid{o.Bidder, o.Price, o.At}
-		if a.lot.Exists() {
-			a.lot.Ref().offer(b)
-			return nil
-		}
-		a.early.Append(b)
-		if at, ok := a.closing.At(); !ok || at < b.At {
-			a.closing.Set(b.At)
-		}
-		return nil
-	}
-	l := a.lot.Ref()
-	*l = lot{Auction: o.Auction}
-	for b := range a.early.All() {
-		l.offer(b)
-	}
-	a.early.Clear()
-	a.closing.Set(o.Auction.Expires)
-	return nil
-}
-
-// close ends an auction, or gives up bids on one that is over or has never been.
-func (a *auctioneer) close(c *flow.Ctx[int64, won], _ flow.Time) error {
-	if l, ok := a.lot.Load(); ok && l.Best.Price > 0 {
-		c.Emit(won{l.Auction, nexmark.Bid{Auction: l.Auction.ID, Bidder: l.Best.Bidder, Price: l.Best.Price, At: l.Best.At}})
-	}
-	a.lot.Clear()
-	a.early.Clear()
+	a.lot.Ref().take(&o)
 	return nil
 }
 
