@@ -2,8 +2,8 @@ package connector
 
 import (
 	"context"
-	"slices"
 	"log/slog"
+	"slices"
 
 	"github.com/sluiceio/sluice/flow/element"
 )

@@ -30,6 +30,7 @@ type options struct {
 	parallelism int
 	full        bool
 	canonical   bool
+	check       bool
 	keys        int64
 	zipf        bool
 	profile     string
@@ -69,6 +70,7 @@ func command(verb string, args []string) (err error) {
 	f.IntVar(&o.parallelism, "parallelism", 1, "subtasks of every operator")
 	f.BoolVar(&o.full, "full", false, "events with all their strings")
 	f.BoolVar(&o.canonical, "canonical", false, "the canonical digest instead of a timed run")
+	f.BoolVar(&o.check, "check", false, "compare the canonical digest of 100,000 events with the one that other programs have computed")
 	f.Int64Var(&o.keys, "keys", 0, "count and sum over so many keys, instead of a query")
 	f.BoolVar(&o.zipf, "zipf", false, "keys by Zipf's law instead of alike")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to `FILE`")
@@ -91,6 +93,9 @@ func command(verb string, args []string) (err error) {
 }
 
 func (o *options) run(verb string) error {
+	if o.check {
+		return o.judge(verb)
+	}
 	if verb == "cost" {
 		return o.cost()
 	}
@@ -98,15 +103,22 @@ func (o *options) run(verb string) error {
 		return o.rows()
 	}
 	var total discard.Total
+	lean := &query.Lean{Total: &total, Full: o.full}
+	var l *lateness
+	if o.rate > 0 {
+		l = newLateness(o)
+		lean.Seen, lean.Started = l.seen, l.started
+	}
 	r, err := o.embed(&total, func(p *flow.Pipeline) error {
 		if o.keys > 0 {
 			return o.keyed(p, &total)
 		}
-		return query.BuildLean(p, o.config(""), &query.Lean{Total: &total, Full: o.full})
+		return query.BuildLean(p, o.config(""), lean)
 	})
 	if err != nil {
 		return err
 	}
+	r.Latency = l.result()
 	return r.print()
 }
 

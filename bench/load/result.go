@@ -22,6 +22,10 @@ type Result struct {
 	Mode     string `json:"mode"`
 	// Canonical is the canonical digest, of an untimed run: count, sum, xor.
 	Canonical string `json:"canonical,omitempty"`
+	// Oracle: the canonical digest is that of the file of expected digests.
+	Oracle bool `json:"oracle,omitempty"`
+	// Latency is of rows behind the time at which their event time was due, in milliseconds; only with a rate.
+	Latency *Latency `json:"latencyMs,omitempty"`
 }
 
 // measure runs f and fills in what it took.

@@ -20,6 +20,30 @@ func Sum[T any](total *Total, hash func() func(T) uint64) connector.Sink[T] {
 	return sumSink[T]{total, hash}
 }
 
+// SumSeen is Sum that tells seen of the event time of each record, from all subtasks at the same time.
+func SumSeen[T any](total *Total, hash func() func(T) uint64, seen func(element.Time)) connector.Sink[T] {
+	return seenSink[T]{sumSink[T]{total, hash}, seen}
+}
+
+type seenSink[T any] struct {
+	sumSink[T]
+	seen func(element.Time)
+}
+
+func (s seenSink[T]) OpenWriter(context.Context, *connector.Task, [][]byte) (connector.Writer[T], error) {
+	return &seenWriter[T]{sumWriter[T]{total: s.total, hash: s.hash()}, s.seen}, nil
+}
+
+type seenWriter[T any] struct {
+	sumWriter[T]
+	seen func(element.Time)
+}
+
+func (w *seenWriter[T]) Write(ctx context.Context, v T, at element.Time) error {
+	w.seen(at)
+	return w.sumWriter.Write(ctx, v, at)
+}
+
 type sumSink[T any] struct {
 	total *Total
 	hash  func() func(T) uint64

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/connector/internal/pace"
@@ -22,6 +23,9 @@ type Config struct {
 	Events int64
 	// Rate limits the source to so many event indices per second, shared by its splits; 0: full speed.
 	Rate int
+	// Started is called when a reader of a limited rate begins: event i of all is due at i / Rate seconds behind. Nil: nobody wants
+	// to know.
+	Started func(time.Time)
 }
 
 // Generator makes the events of c.
@@ -190,6 +194,8 @@ type reader[T any] struct {
 	lanes []lane
 	turn  int // the lane that is served next
 	pace  pace.Pace
+	// started: a reader of a limited rate has begun.
+	started bool
 }
 
 func (r *reader[T]) Assign(splits []connector.Split) error {
@@ -218,6 +224,11 @@ func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
 			}
 			live++
 			rate := r.rate()
+			if rate > 0 && !r.started {
+				if r.started = true; r.src.cfg.Started != nil {
+					r.src.cfg.Started(time.Now())
+				}
+			}
 			room, ok := r.pace.Take(ctx, rate, out.Max-out.Len())
 			if !ok {
 				return nil

@@ -29,6 +29,17 @@ type Lean struct {
 	Total *discard.Total
 	// Full keeps the strings.
 	Full bool
+	// Seen is told of the event time of each row, from all subtasks; nil: nobody wants to know. Started is of nexmark.Config.
+	Seen    func(flow.Time)
+	Started func(time.Time)
+}
+
+// sum is the sink that adds rows up.
+func sum[T any](l *Lean, hash func() func(T) uint64) flow.Sink[T] {
+	if l.Seen != nil {
+		return discard.SumSeen(l.Total, hash, l.Seen)
+	}
+	return discard.Sum(l.Total, hash)
 }
 
 // streams are the inputs of a query. Each call of a method adds a source.
@@ -72,9 +83,9 @@ func write[T any](s *streams, rows flow.Stream[T], f func(r row, v T) row, field
 	case s.lean == nil:
 		rows.To("out", file.Text(s.out, func(dst []byte, v T) []byte { return f(row{dst, len(dst)}, v).bytes }))
 	case len(fields) > 0:
-		rows.To("out", discard.Sum(s.lean.Total, func() func(T) uint64 { return fields[0] }))
+		rows.To("out", sum(s.lean, func() func(T) uint64 { return fields[0] }))
 	default:
-		rows.To("out", discard.Sum(s.lean.Total, func() func(T) uint64 {
+		rows.To("out", sum(s.lean, func() func(T) uint64 {
 			var buf []byte
 			return func(v T) uint64 {
 				buf = f(row{buf[:0], 0}, v).bytes
@@ -108,6 +119,10 @@ func build(p *flow.Pipeline, cfg *Config, lean *Lean) error {
 	if cfg.UsPerEvent < 1 || cfg.Events < 0 {
 		return fmt.Errorf("%d events, %d µs apart: the first must not be negative, the second not below 1", cfg.Events, cfg.UsPerEvent)
 	}
-	query(&streams{p: p, out: cfg.Out, lean: lean, cfg: nexmark.Config{Seed: cfg.Seed, UsPerEvent: cfg.UsPerEvent, Events: cfg.Events, Rate: cfg.Rate}})
+	s := &streams{p: p, out: cfg.Out, lean: lean, cfg: nexmark.Config{Seed: cfg.Seed, UsPerEvent: cfg.UsPerEvent, Events: cfg.Events, Rate: cfg.Rate}}
+	if lean != nil {
+		s.cfg.Started = lean.Started
+	}
+	query(s)
 	return nil
 }
