@@ -1,9 +1,7 @@
 package nexmark
 
 import (
-	"encoding/binary"
 	"math/bits"
-	"unsafe"
 
 	"github.com/sluiceio/sluice/flow/element"
 )
@@ -24,20 +22,22 @@ func (f Fields) Num(v int64) Fields {
 func (f Fields) Time(t element.Time) Fields { return f.Num(int64(t)) }
 
 // Text adds a string.
-func (f Fields) Text(s string) Fields { return f.Bytes(unsafe.Slice(unsafe.StringData(s), len(s))) }
-
-// Bytes adds a text.
-func (f Fields) Bytes(s []byte) Fields {
+func (f Fields) Text(s string) Fields {
 	if len(s) == 0 {
 		return f.Num(0)
 	}
 	return f.Num(int64(textHash(s)))
 }
 
-func textHash(s []byte) uint64 {
+// Bytes adds a text.
+func (f Fields) Bytes(s []byte) Fields { return f.Num(int64(textHash(s))) }
+
+// textHash is 0 for nothing.
+func textHash[S string | []byte](s S) uint64 {
 	h := uint64(len(s))
 	for ; len(s) >= 8; s = s[8:] {
-		h = bits.RotateLeft64(h^binary.LittleEndian.Uint64(s), 29) * golden
+		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		h = bits.RotateLeft64(h^w, 29) * golden
 	}
 	var last uint64
 	for i := range len(s) {
