@@ -18,9 +18,10 @@ LDFLAGS  := -s -w
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## bin/sluice, and every examples/NAME as bin/examples/NAME
+build: ## bin/sluice, bin/bench-load for sluice bench, and every examples/NAME as bin/examples/NAME
 	@mkdir -p $(BIN)/examples
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/sluice ./cmd/sluice
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/bench-load ./bench/load
 	@set -e; for e in $(EXAMPLES); do \
 		echo "build $$e"; \
 		CGO_ENABLED=0 $(GO) build -C $$e -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/examples/$$(basename $$e) .; \

@@ -3,6 +3,7 @@ package connector
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/sluiceio/sluice/flow/element"
 )
@@ -135,6 +136,21 @@ func (r *Records[T]) Add(s SplitIndex, v T, at element.Time, pos int64) {
 	r.Times = append(r.Times, at)
 	r.Splits = append(r.Splits, s)
 	r.Pos = append(r.Pos, pos)
+}
+
+// Extend delivers n records of split s at once and returns the places of their values, times and positions, which the caller fills
+// in at once. It is Add for sources that make many records in a row: what is kept for each is looked up once.
+func (r *Records[T]) Extend(s SplitIndex, n int) (vals []T, times []element.Time, pos []int64) {
+	from := len(r.Vals)
+	r.Vals = slices.Grow(r.Vals, n)[:from+n]
+	r.Times = slices.Grow(r.Times, n)[:from+n]
+	r.Pos = slices.Grow(r.Pos, n)[:from+n]
+	r.Splits = slices.Grow(r.Splits, n)[:from+n]
+	splits := r.Splits[from:]
+	for i := range splits {
+		splits[i] = s
+	}
+	return r.Vals[from:], r.Times[from:], r.Pos[from:]
 }
 
 // AddError delivers a record that could not be decoded.

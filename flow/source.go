@@ -70,6 +70,11 @@ func EventTime[T any](f func(T) Time, opts ...WatermarkOption) SourceOption[T] {
 	return func(o *sourceOptions[T]) { o.marked(f, opts) }
 }
 
+// SourceTime keeps the times that the connector gives, and makes watermarks as EventTime does.
+func SourceTime[T any](opts ...WatermarkOption) SourceOption[T] {
+	return func(o *sourceOptions[T]) { o.marked(nil, opts) }
+}
+
 // EventTimeBy takes the event time of a record from f and the watermarks from a generator of each split, which gen makes. A
 // generator is asked once per batch of records, or with EveryRecord after each of them, as punctuated streams need it.
 func EventTimeBy[T any](f func(T) Time, gen func() WatermarkGenerator[T], opts ...WatermarkOption) SourceOption[T] {

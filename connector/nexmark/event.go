@@ -138,8 +138,14 @@ func (g Generator) Bid(i int64) Bid {
 
 // LeanBid is Bid without channel and URL.
 func (g Generator) LeanBid(i int64) Bid {
+	var b Bid
+	g.leanBid(i, &b)
+	return b
+}
+
+func (g *Generator) leanBid(i int64, b *Bid) {
 	d := g.draws(i)
-	return Bid{Auction: d.auction(i), Bidder: d.bidder(i), Price: g.price(d, 5), At: g.Time(i)}
+	*b = Bid{Auction: d.auction(i), Bidder: d.bidder(i), Price: g.price(d, 5), At: g.Time(i)}
 }
 
 // auction: half of the bids are on one hot auction of each hundred.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"os"
 	"strconv"
 	"testing"
@@ -230,4 +231,63 @@ func BenchmarkEvents(b *testing.B) {
 			g.Bid(i)
 		}
 	})
+}
+
+// TestMixedKindsAreThoseOfEachEvent: a source of two kinds has their events in order, whatever the room of a poll and the number of
+// splits.
+func TestMixedKindsAreThoseOfEachEvent(t *testing.T) {
+	const n = 2345
+	for _, c := range []struct{ first, last Kind }{{KindPerson, KindAuction}, {KindAuction, KindBid}, {KindPerson, KindBid}, {KindBid, KindBid}} {
+		for _, splits := range []int{1, 3} {
+			src := Mixed(Config{Seed: 1, Events: n}, c.first, c.last, func(_ Generator, i int64) int64 { return i })
+			en, err := src.OpenEnumerator(t.Context(), splits, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, _ := en.Next(t.Context())
+			rd, err := src.OpenReader(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := rd.Assign(all); err != nil {
+				t.Fatal(err)
+			}
+			got := map[int64]bool{}
+			for ended := false; !ended; {
+				out := connector.Records[int64]{Max: 7}
+				ended = rd.Poll(t.Context(), &out) == io.EOF
+				if out.Len() > out.Max {
+					t.Fatalf("%d records, %d were asked for", out.Len(), out.Max)
+				}
+				for k, i := range out.Vals {
+					if got[i] || out.Pos[k] != i || out.Times[k] != Epoch+element.Time(100*i) {
+						t.Fatalf("event %d: twice, or at %d, %d", i, out.Pos[k], out.Times[k])
+					}
+					got[i] = true
+				}
+			}
+			for i := range int64(n) {
+				if k := KindOf(i); got[i] != (c.first <= k && k <= c.last) {
+					t.Fatalf("kinds %d to %d in %d splits: event %d", c.first, c.last, splits, i)
+				}
+			}
+		}
+	}
+}
+
+// TestFieldsDependOnPlaceAndText: what is exchanged or cut differently is another row.
+func TestFieldsDependOnPlaceAndText(t *testing.T) {
+	seen := map[uint64]int{}
+	for i, f := range []Fields{
+		Row(), Row().Num(1), Row().Num(1).Num(2), Row().Num(2).Num(1), Row().Text("a").Text("b"), Row().Text("b").Text("a"), Row().Text("ab").Text(""),
+		Row().Text("").Text("ab"), Row().Text("a long text of words"), Row().Text("a long text of word"), Row().Time(1).Num(0).Num(0),
+	} {
+		if k, ok := seen[f.Hash()]; ok {
+			t.Errorf("rows %d and %d have the same hash", k, i)
+		}
+		seen[f.Hash()] = i
+	}
+	if Row().Text("words").Hash() != Row().Bytes([]byte("words")).Hash() || Row().Text("").Hash() != Row().Bytes(nil).Hash() {
+		t.Error("a text and its bytes differ")
+	}
 }

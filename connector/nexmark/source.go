@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/connector/internal/pace"
@@ -22,6 +23,9 @@ type Config struct {
 	Events int64
 	// Rate limits the source to so many event indices per second, shared by its splits; 0: full speed.
 	Rate int
+	// Started is called when a reader of a limited rate begins: event i of all is due at i / Rate seconds behind. Nil: nobody wants
+	// to know.
+	Started func(time.Time)
 }
 
 // Generator makes the events of c.
@@ -43,7 +47,13 @@ func (c Config) Auctions() connector.Source[Auction] { return Of(c, KindAuction,
 func (c Config) Bids() connector.Source[Bid] { return Of(c, KindBid, Generator.Bid) }
 
 // LeanBids are the bids without channel and URL.
-func (c Config) LeanBids() connector.Source[Bid] { return Of(c, KindBid, Generator.LeanBid) }
+func (c Config) LeanBids() connector.Source[Bid] {
+	return InRuns(c, KindBid, KindBid, func(g Generator, i int64, bids []Bid) {
+		for k := range bids {
+			g.leanBid(i+int64(k), &bids[k])
+		}
+	})
+}
 
 // LeanAuctions are the auctions without their items' names.
 func (c Config) LeanAuctions() connector.Source[Auction] {
@@ -58,20 +68,46 @@ func (c Config) LeanPersons() connector.Source[Person] {
 // Of is the source of what f makes of the events of one kind. f must be pure; fields that it does not ask for are not
 // computed. The position of a split is one integer: the index of its next event.
 func Of[T any](c Config, kind Kind, f func(g Generator, i int64) T) connector.Source[T] {
-	return &source[T]{cfg: c, kind: kind, f: f, g: c.Generator()}
+	return Mixed(c, kind, kind, f)
+}
+
+// Mixed is the source of what f makes of the events whose kind is between two, both included; f looks at KindOf(i).
+func Mixed[T any](c Config, first, last Kind, f func(g Generator, i int64) T) connector.Source[T] {
+	return InRuns(c, first, last, func(g Generator, i int64, vals []T) {
+		for k := range vals {
+			vals[k] = f(g, i+int64(k))
+		}
+	})
+}
+
+// InRuns is Mixed for sources that must be fast: fill sets vals to what it makes of the events from i on, a call for many events.
+func InRuns[T any](c Config, first, last Kind, fill func(g Generator, i int64, vals []T)) connector.Source[T] {
+	return &source[T]{cfg: c, from: places[first], to: places[last+1], fill: fill, g: c.Generator()}
 }
 
 // All is the source of what f makes of every event; f looks at KindOf(i).
 func All[T any](c Config, f func(g Generator, i int64) T) connector.Source[T] {
-	return &source[T]{cfg: c, every: true, f: f, g: c.Generator()}
+	return Mixed(c, KindPerson, KindBid, f)
 }
 
+// places in a round at which each kind begins, and the end.
+var places = [...]int64{KindPerson: 0, KindAuction: 1, KindBid: 1 + auctionsPerRound, 1 + KindBid: round}
+
 type source[T any] struct {
-	cfg   Config
-	every bool
-	kind  Kind
-	f     func(g Generator, i int64) T
-	g     Generator
+	cfg      Config
+	from, to int64 // places of a round that are served
+	fill     func(g Generator, i int64, vals []T)
+	g        Generator
+}
+
+// next is the first run of events that are served at or behind i.
+func (s *source[T]) next(i int64) (from, to int64) {
+	place := i % round
+	begin := i - place
+	if place >= s.to {
+		begin, place = begin+round, 0
+	}
+	return begin + max(place, s.from), begin + s.to
 }
 
 // block is how many consecutive events go to one split before the next split's turn: so that the event times of splits
@@ -153,21 +189,13 @@ func decode(s connector.Split) (l lane, err error) {
 	return l, nil
 }
 
-// advance moves to the next event of the lane. It reports whether a block ended.
-func (l *lane) advance() bool {
-	l.next++
-	if l.next%block != 0 {
-		return false
-	}
-	l.next += (l.of - 1) * block
-	return true
-}
-
 type reader[T any] struct {
 	src   *source[T]
 	lanes []lane
 	turn  int // the lane that is served next
 	pace  pace.Pace
+	// started: a reader of a limited rate has begun.
+	started bool
 }
 
 func (r *reader[T]) Assign(splits []connector.Split) error {
@@ -181,37 +209,46 @@ func (r *reader[T]) Assign(splits []connector.Split) error {
 	return nil
 }
 
-// Poll serves the lanes block by block in turn.
+// Poll serves the lanes block by block in turn, until the batch is full.
 func (r *reader[T]) Poll(ctx context.Context, out *connector.Records[T]) error {
-	live, held := 0, 0
-	for range r.lanes {
-		l := &r.lanes[r.turn]
-		if l.paused && !l.done {
-			held++
+	for {
+		live, held := 0, 0
+		for range r.lanes {
+			l := &r.lanes[r.turn]
+			if l.paused && !l.done {
+				held++
+			}
+			if l.done || l.paused {
+				r.turn = (r.turn + 1) % len(r.lanes)
+				continue
+			}
+			live++
+			rate := r.rate()
+			if rate > 0 && !r.started {
+				if r.started = true; r.src.cfg.Started != nil {
+					r.src.cfg.Started(time.Now())
+				}
+			}
+			room, ok := r.pace.Take(ctx, rate, out.Max-out.Len())
+			if !ok {
+				return nil
+			}
+			r.pace.GiveBack(rate, room-r.serve(room, out))
+			if out.Full() || r.src.cfg.Rate > 0 {
+				return nil
+			}
 		}
-		if l.done || l.paused {
-			r.turn = (r.turn + 1) % len(r.lanes)
-			continue
-		}
-		live++
-		rate := r.rate()
-		room, ok := r.pace.Take(ctx, rate, out.Max-out.Len())
-		if !ok {
+		switch {
+		case live > 0:
+		case held == 0:
+			return io.EOF
+		case out.Len() > 0:
 			return nil
-		}
-		r.pace.GiveBack(rate, room-r.serve(room, out))
-		if out.Full() || r.src.cfg.Rate > 0 {
+		default:
+			<-ctx.Done()
 			return nil
 		}
 	}
-	switch {
-	case live > 0:
-	case held == 0:
-		return io.EOF
-	default:
-		<-ctx.Done()
-	}
-	return nil
 }
 
 // Pause implements connector.Pauser.
@@ -227,27 +264,46 @@ func (r *reader[T]) Pause(splits []connector.SplitIndex) bool {
 func (r *reader[T]) serve(room int, out *connector.Records[T]) (n int) {
 	s, l := r.src, &r.lanes[r.turn]
 	split := connector.SplitIndex(r.turn)
-	ended := false
-	for n < room && !ended {
-		i := l.next
-		if s.cfg.Events > 0 && i >= s.cfg.Events {
-			l.done, ended = true, true
-			out.Finish(split)
-			break
-		}
-		mine := s.every || KindOf(i) == s.kind
-		if mine {
-			out.Add(split, s.f(s.g, i), s.g.Time(i), i)
-		}
-		if mine || s.cfg.Rate > 0 {
-			n++
-		}
-		ended = l.advance()
+	end := l.next - l.next%block + block
+	if s.cfg.Events > 0 {
+		end = min(end, max(l.next, s.cfg.Events))
 	}
-	if ended {
-		r.turn = (r.turn + 1) % len(r.lanes)
+	for n < room && l.next < end {
+		from, to := s.next(l.next)
+		if s.cfg.Rate > 0 { // what is skipped takes its time, too
+			limit := l.next + int64(room-n)
+			from, to = min(from, limit), min(to, limit)
+			n += int(min(from, end) - l.next)
+		}
+		from = min(from, end)
+		to = max(from, min(to, end, from+int64(room-n)))
+		r.fill(split, from, to, out)
+		n += int(to - from)
+		l.next = to
 	}
+	switch {
+	case s.cfg.Events > 0 && l.next >= s.cfg.Events:
+		l.done = true
+		out.Finish(split)
+	case l.next == end: // of a block
+		l.next += (l.of - 1) * block
+	default:
+		return n
+	}
+	r.turn = (r.turn + 1) % len(r.lanes)
 	return n
+}
+
+// fill serves the events from from up to, without, to.
+func (r *reader[T]) fill(split connector.SplitIndex, from, to int64, out *connector.Records[T]) {
+	vals, times, pos := out.Extend(split, int(to-from))
+	r.src.fill(r.src.g, from, vals)
+	pos = pos[:len(times)]
+	at, step := r.src.g.Time(from), element.Time(r.src.g.usPerEvent)
+	for k := range times {
+		times[k], pos[k] = at, from+int64(k)
+		at += step
+	}
 }
 
 // rate is the share of this reader, its lanes of all lanes, in events per second; 0: full speed.

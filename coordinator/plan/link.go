@@ -34,7 +34,7 @@ func (p *planner) linkOf(i int, op *jobpb.Operator, in *jobpb.Input) link {
 	if l.partitioner == jobpb.Partitioner_PARTITIONER_FORWARD && from != to {
 		l.partitioner = jobpb.Partitioner_PARTITIONER_REBALANCE
 	}
-	if p.joins(op, in, l.partitioner) {
+	if p.joins(i, op, in, l.partitioner) {
 		l.joint, l.exchange = true, jobpb.ExchangeKind_EXCHANGE_PIPELINED
 		return l
 	}
@@ -46,9 +46,20 @@ func (p *planner) linkOf(i int, op *jobpb.Operator, in *jobpb.Input) link {
 }
 
 // joins: records pass from subtask i to subtask i, nothing else comes in, and both may share a slot and a goroutine.
-func (p *planner) joins(op *jobpb.Operator, in *jobpb.Input, by jobpb.Partitioner) bool {
-	return len(op.Inputs) == 1 && by == jobpb.Partitioner_PARTITIONER_FORWARD && in.Exchange != jobpb.ExchangeKind_EXCHANGE_BLOCKING &&
-		op.SlotGroup == p.g.Operators[in.Operator].SlotGroup
+func (p *planner) joins(i int, op *jobpb.Operator, in *jobpb.Input, by jobpb.Partitioner) bool {
+	if len(op.Inputs) != 1 || in.Exchange == jobpb.ExchangeKind_EXCHANGE_BLOCKING || op.SlotGroup != p.g.Operators[in.Operator].SlotGroup {
+		return false
+	}
+	switch by {
+	case jobpb.Partitioner_PARTITIONER_FORWARD:
+		return true
+	case jobpb.Partitioner_PARTITIONER_HASH, jobpb.Partitioner_PARTITIONER_GLOBAL:
+		// From the only subtask to the only subtask: whatever the key, it leads there. An exchange between them would copy each
+		// record and hand it to another goroutine. A rebalance is kept: it is asked for to have two goroutines.
+		kind, _ := p.exchange(in, by)
+		return p.width[in.Operator] == 1 && p.width[i] == 1 && kind == jobpb.ExchangeKind_EXCHANGE_PIPELINED && in.Exchange == jobpb.ExchangeKind_EXCHANGE_AUTO
+	}
+	return false
 }
 
 // exchange decides whether an edge between chains is consumed while it is produced. The rule: BLOCKING if the edge is a

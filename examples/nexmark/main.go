@@ -1,77 +1,8 @@
 package main
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"time"
-
-	"github.com/sluiceio/sluice/connector/file"
-	"github.com/sluiceio/sluice/connector/nexmark"
+	"github.com/sluiceio/sluice/examples/nexmark/query"
 	"github.com/sluiceio/sluice/flow"
 )
 
-// Config holds the parameters of the job.
-type Config struct {
-	Query      string `flag:"query" default:"q1" help:"q0 to q9, q11, q11b, q12 to q22"`
-	Events     int64  `flag:"events" default:"100000" help:"events of all kinds; 0: without end"`
-	Seed       uint64 `flag:"seed" default:"42" help:"of the generator"`
-	UsPerEvent int64  `flag:"usPerEvent" default:"100" help:"event time between two events, in microseconds"`
-	Rate       int    `flag:"rate" default:"0" help:"events per second; 0: full speed"`
-	Out        string `flag:"out" default:"nexmark-out" help:"directory of the part files, one canonical row per line"`
-}
-
-// streams are the inputs of a query. Each call of a method adds a source.
-type streams struct {
-	p   *flow.Pipeline
-	cfg nexmark.Config
-	out string
-}
-
-func (s *streams) auctions() flow.Stream[nexmark.Auction] {
-	return s.p.From("auctions", s.cfg.Auctions(), flow.EventTime(nexmark.Auction.Time))
-}
-
-func (s *streams) bids() flow.Stream[nexmark.Bid] {
-	return s.p.From("bids", s.cfg.Bids(), flow.EventTime(nexmark.Bid.Time))
-}
-
-// leanBids lack channel and URL, for the queries that do not look at them.
-func (s *streams) leanBids() flow.Stream[nexmark.Bid] {
-	return s.p.From("bids", s.cfg.LeanBids(), flow.EventTime(nexmark.Bid.Time))
-}
-
-func (s *streams) leanAuctions() flow.Stream[nexmark.Auction] {
-	return s.p.From("auctions", s.cfg.LeanAuctions(), flow.EventTime(nexmark.Auction.Time))
-}
-
-func (s *streams) leanPersons() flow.Stream[nexmark.Person] {
-	return s.p.From("persons", s.cfg.LeanPersons(), flow.EventTime(nexmark.Person.Time))
-}
-
-// write ends a query: f appends the fields of a row.
-func write[T any](s *streams, rows flow.Stream[T], f func(r row, v T) row) {
-	rows.To("out", file.Text(s.out, func(dst []byte, v T) []byte { return f(row{dst, len(dst)}, v).bytes }))
-}
-
-// queries by name.
-var queries = map[string]func(*streams){
-	"q0": passThrough, "q1": currency, "q2": selection, "q3": localItems, "q4": categoryPrices, "q5": hotItems, "q6": sellerPrices,
-	"q7": highestPrice, "q8": newSellers, "q9": winningBids, "q11": bidderSessions(10 * time.Second), "q11b": bidderSessions(time.Second), "q12": bidderMinutes, "q13": sideInput, "q14": calculation, "q15": dailyReport, "q16": channelReport, "q17": auctionReport,
-	"q18": lastBids, "q19": topBids, "q20": expandedBids, "q21": channelIDs, "q22": urlWords,
-}
-
-func build(p *flow.Pipeline, cfg *Config) error {
-	query, ok := queries[cfg.Query]
-	if !ok {
-		return fmt.Errorf("unknown query %q; known are %s", cfg.Query, strings.Join(slices.Sorted(maps.Keys(queries)), ", "))
-	}
-	if cfg.UsPerEvent < 1 || cfg.Events < 0 {
-		return fmt.Errorf("%d events, %d µs apart: the first must not be negative, the second not below 1", cfg.Events, cfg.UsPerEvent)
-	}
-	query(&streams{p: p, out: cfg.Out, cfg: nexmark.Config{Seed: cfg.Seed, UsPerEvent: cfg.UsPerEvent, Events: cfg.Events, Rate: cfg.Rate}})
-	return nil
-}
-
-func main() { flow.Main("nexmark", build) }
+func main() { flow.Main("nexmark", query.Build) }

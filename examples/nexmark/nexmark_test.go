@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/connector/nexmark"
+	"github.com/sluiceio/sluice/examples/nexmark/query"
 	"github.com/sluiceio/sluice/flow/flowtest"
 )
 
@@ -85,16 +85,16 @@ var ways = []struct{ parallelism, mode string }{
 
 func TestEveryQueryGivesTheIndependentAnswer(t *testing.T) {
 	want := expected(t, "tiny")
-	for _, query := range slices.Sorted(maps.Keys(queries)) {
-		if query == "q12" {
+	for _, name := range query.Names() {
+		if name == "q12" {
 			continue // by the clock: see below
 		}
 		for _, way := range ways {
-			t.Run(query+"/"+way.parallelism+"/"+way.mode, func(t *testing.T) {
-				cfg := &Config{Query: query, Events: want.N, Seed: want.Seed, UsPerEvent: want.UsPerEvent, Out: t.TempDir()}
-				flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", way.parallelism), flowtest.Setting("mode", way.mode))
-				if got := digestOf(t, cfg.Out); got != want.Queries[query] {
-					t.Errorf("digest %+v, want %+v", got, want.Queries[query])
+			t.Run(name+"/"+way.parallelism+"/"+way.mode, func(t *testing.T) {
+				cfg := &query.Config{Query: name, Events: want.N, Seed: want.Seed, UsPerEvent: want.UsPerEvent, Out: t.TempDir()}
+				flowtest.Run(t, cfg, query.Build, flowtest.Setting("parallelism", way.parallelism), flowtest.Setting("mode", way.mode))
+				if got := digestOf(t, cfg.Out); got != want.Queries[name] {
+					t.Errorf("digest %+v, want %+v", got, want.Queries[name])
 				}
 			})
 		}
@@ -103,9 +103,9 @@ func TestEveryQueryGivesTheIndependentAnswer(t *testing.T) {
 
 // TestBidsAreCountedByTheClock: with a clock that stands, all bids of a bidder are in one window.
 func TestBidsAreCountedByTheClock(t *testing.T) {
-	cfg := &Config{Query: "q12", Events: 20_000, Seed: 42, UsPerEvent: 5000, Out: t.TempDir()}
+	cfg := &query.Config{Query: "q12", Events: 20_000, Seed: 42, UsPerEvent: 5000, Out: t.TempDir()}
 	noon := time.Date(2015, time.July, 15, 12, 0, 3, 0, time.UTC)
-	flowtest.Run(t, cfg, build, flowtest.Setting("parallelism", "2"), flowtest.Clock(func() time.Time { return noon }))
+	flowtest.Run(t, cfg, query.Build, flowtest.Setting("parallelism", "2"), flowtest.Clock(func() time.Time { return noon }))
 	counts := map[int64]int64{}
 	events := nexmark.New(cfg.Seed, cfg.UsPerEvent)
 	for i := range cfg.Events {
@@ -142,7 +142,7 @@ func rowsOf(t *testing.T, dir string) (rows []string) {
 }
 
 func TestAnUnknownQueryNamesTheKnownOnes(t *testing.T) {
-	err := flowtest.Try(t, &Config{Query: "q99", UsPerEvent: 1}, build)
+	err := flowtest.Try(t, &query.Config{Query: "q99", UsPerEvent: 1}, query.Build)
 	if err == nil || !strings.Contains(err.Error(), "q0, q1") {
 		t.Errorf("error %v", err)
 	}

@@ -31,7 +31,7 @@ func NewSinkWith[T any](s connector.Sink[T], p ErrorPolicy) Stage {
 		_, commits := s.(connector.CommittingSink)
 		o := &sinkOperator[T]{rt: rt, w: w, timed: commits, policy: p}
 		o.failed, err = NewFailed[T](rt, p)
-		return o.push, o, err
+		return o.writes(), o, err
 	})
 }
 
@@ -51,15 +51,18 @@ type sinkOperator[T any] struct {
 	ended  bool
 }
 
-func (o *sinkOperator[T]) push(v T) {
-	rt := o.rt
-	if err := o.w.Write(rt.Ctx, v, rt.At); err != nil && !o.wrote(v, err) {
-		return
-	}
-	rt.Counters.Written++
-	if !o.timed {
-		o.timed = true
-		rt.WakeAt(rt.Now().Add(flushEvery))
+// writes is the push of the sink. It is no method: the value of a method is one more call per record.
+func (o *sinkOperator[T]) writes() Push[T] {
+	rt, w, ctx := o.rt, o.w, o.rt.Ctx
+	return func(v T) {
+		if err := w.Write(ctx, v, rt.At); err != nil && !o.wrote(v, err) {
+			return
+		}
+		rt.Counters.Written++
+		if !o.timed {
+			o.timed = true
+			rt.WakeAt(rt.Now().Add(flushEvery))
+		}
 	}
 }
 

@@ -70,7 +70,7 @@ func declareParts[K comparable, Acc any](d *state.Directory[K]) (_ *parts[Acc], 
 // queue is what is known of one key over the panes of the present window.
 type queue[Acc any] struct {
 	Back  Acc          // aggregate of the panes after flip, up to the ones taken in
-	Flip  element.Time // start of the newest pane of the front; below: front panes with a suffix
+	Flip  element.Time // start of the newest pane of the front; below: front panes with a suffix; alone: of the only pane
 	Front element.Time // start of the oldest pane of the front
 	State queueState
 }
@@ -84,6 +84,9 @@ const (
 	inBack
 	// stale: a pane that was taken in has changed since; both are to be made again.
 	stale
+	// alone: the key is in one pane, the one at Flip, and the back is all that it has: no pane is looked at. Most keys of a stream
+	// that brings new ones all the time end as they began.
+	alone
 )
 
 // pane is the namespace of a pane. It has a pointer to its handles: those all have one shape.
@@ -274,10 +277,16 @@ func (o *sliding[K, Acc]) takeIn(w window.Window) error {
 			switch {
 			case q.State&stale != 0:
 				return nil
+			case q.State == alone: // no longer: the next window makes it a queue
+				q.State = stale
+				return nil
 			case q.State&inBack != 0:
 				return o.merge(&q.Back, own)
+			case q.State == 0:
+				q.State, q.Flip = alone, element.Time(p.ID)
+			default:
+				q.State |= inBack
 			}
-			q.State |= inBack
 			return o.copy(&q.Back, own)
 		})
 		if err != nil {
@@ -290,6 +299,12 @@ func (o *sliding[K, Acc]) takeIn(w window.Window) error {
 
 // total puts the aggregate of a key over the panes from lo up to hi into o.result. False: the key is in none of them.
 func (o *sliding[K, Acc]) total(k K, h uint64, q *queue[Acc], lo, hi int) (bool, error) {
+	if q.State == alone {
+		if lo == hi || q.Flip < o.starts[lo] {
+			return false, nil
+		}
+		return true, o.copy(&o.result, &q.Back)
+	}
 	var front *Acc
 	if q.State&(inFront|stale) == inFront {
 		front = o.front(k, h, q, lo, hi)

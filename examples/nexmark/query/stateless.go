@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"strings"
@@ -11,21 +11,26 @@ func euros(price int64) int64 { return price * 908 / 1000 }
 
 func plain(r row, b nexmark.Bid) row { return r.nums(b.Auction, b.Bidder, b.Price).time(b.At) }
 
+func plainFields(b nexmark.Bid) uint64 {
+	return nexmark.Row().Num(b.Auction).Num(b.Bidder).Num(b.Price).Time(b.At).Hash()
+}
+
 // passThrough (q0): every bid.
-func passThrough(s *streams) { write(s, s.leanBids(), plain) }
+func passThrough(s *streams) { write(s, s.leanBids(), plain, plainFields) }
 
 // currency (q1): every bid with its price in euros.
 func currency(s *streams) {
 	write(s, s.leanBids().Map(func(b nexmark.Bid) nexmark.Bid {
 		b.Price = euros(b.Price)
 		return b
-	}).ID("euros"), plain)
+	}).ID("euros"), plain, plainFields)
 }
 
 // selection (q2): the bids on some auctions.
 func selection(s *streams) {
 	write(s, s.leanBids().Filter(func(b nexmark.Bid) bool { return b.Auction%123 == 0 }).ID("some-auctions"),
-		func(r row, b nexmark.Bid) row { return r.nums(b.Auction, b.Price) })
+		func(r row, b nexmark.Bid) row { return r.nums(b.Auction, b.Price) },
+		func(b nexmark.Bid) uint64 { return nexmark.Row().Num(b.Auction).Num(b.Price).Hash() })
 }
 
 // calculation (q14): bids in a range of prices, with the time of day and the number of letters c in their URL.

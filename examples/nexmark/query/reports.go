@@ -1,8 +1,6 @@
-package main
+package query
 
 import (
-	"cmp"
-
 	"github.com/sluiceio/sluice/connector/nexmark"
 	"github.com/sluiceio/sluice/flow"
 )
@@ -144,6 +142,10 @@ func (r row) bid(b nexmark.Bid) row {
 	return r.nums(b.Auction, b.Bidder, b.Price).text(b.Channel).text(b.URL).time(b.At)
 }
 
+func bidFields(b nexmark.Bid) nexmark.Fields {
+	return nexmark.Row().Num(b.Auction).Num(b.Bidder).Num(b.Price).Text(b.Channel).Text(b.URL).Time(b.At)
+}
+
 // lastBids (q18): the last bid of each bidder on each auction.
 func lastBids(s *streams) {
 	type pair struct{ Bidder, Auction int64 }
@@ -153,12 +155,60 @@ func lastBids(s *streams) {
 				return b
 			}
 			return a
-		}).ID("last"), row.bid)
+		}).ID("last"), row.bid, func(b nexmark.Bid) uint64 { return bidFields(b).Hash() })
+}
+
+// rankedBid is one of the highest bids of an auction.
+type rankedBid struct {
+	Bid  nexmark.Bid
+	Rank int64
+}
+
+// top are the highest bids of an auction, the highest first.
+type top struct {
+	Count int
+	Bids  [10]nexmark.Bid
+}
+
+// take keeps b if it is among the highest; on a tie the earlier one stands first.
+func (t *top) take(b *nexmark.Bid) {
+	at := t.Count
+	for at > 0 && higher(b, &t.Bids[at-1]) {
+		at--
+	}
+	if at == len(t.Bids) {
+		return
+	}
+	t.Count = min(t.Count+1, len(t.Bids))
+	copy(t.Bids[at+1:t.Count], t.Bids[at:])
+	t.Bids[at] = *b
+}
+
+func higher(a, b *nexmark.Bid) bool { return a.Price > b.Price || a.Price == b.Price && a.At < b.At }
+
+// ranking keeps the highest bids of each auction in place. flow.TopNByKey does the same for any number and order; its records move.
+type ranking struct{ top flow.ValueState[top] }
+
+func (r *ranking) Open(s *flow.Setup[int64, rankedBid]) error {
+	r.top = s.Value[top]("top")
+	s.OnEnd(func(c *flow.Ctx[int64, rankedBid]) error {
+		t := r.top.Ref()
+		for i := range t.Count {
+			c.Emit(rankedBid{t.Bids[i], int64(i + 1)})
+		}
+		return nil
+	})
+	return nil
+}
+
+func (r *ranking) Process(_ *flow.Ctx[int64, rankedBid], b nexmark.Bid) error {
+	r.top.Ref().take(&b)
+	return nil
 }
 
 // topBids (q19): the ten highest bids of each auction, on a tie the earlier first.
 func topBids(s *streams) {
-	highest := func(a, b nexmark.Bid) int { return cmp.Or(cmp.Compare(b.Price, a.Price), cmp.Compare(a.At, b.At)) }
-	write(s, flow.TopNByKey(s.bids().KeyBy(bidOn), 10, highest).ID("top"),
-		func(r row, b flow.Ranked[nexmark.Bid]) row { return r.bid(b.Value).num(b.Rank) })
+	write(s, s.bids().KeyBy(bidOn).Process(func() *ranking { return &ranking{} }).ID("top"),
+		func(r row, b rankedBid) row { return r.bid(b.Bid).num(b.Rank) },
+		func(b rankedBid) uint64 { return bidFields(b.Bid).Num(b.Rank).Hash() })
 }
