@@ -67,7 +67,7 @@ demo: build ## the main job on a cluster of 3 + 3 processes whose leader is kill
 	$(GO) run ./internal/demo
 
 jepsen: build ## real processes under faults: kills of leaders and workers, damaged results, jobs that contend (JEPSEN='-run ALoss -kills 30 -seed 7')
-	$(GO) test -count=1 -tags jepsen -timeout 20m -v ./jepsen/scenario $(JEPSEN)
+	$(GO) test -count=1 -tags jepsen -timeout 20m -v ./jepsen/scenarios/bounded $(JEPSEN)
 
 bench: ## every benchmark, once
 	$(GO) test -run '^$$' -bench . -benchmem -p 1 ./...

@@ -102,7 +102,7 @@ func (c *Cluster) Ready(ctx context.Context) error {
 		if last == nil {
 			return nil
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := Rest(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("cluster is not ready: %w", errors.Join(err, last))
 		}
 	}
@@ -170,7 +170,7 @@ func (c *Cluster) AwaitLeader(ctx context.Context, not *Node) (*Node, error) {
 		if err == nil && n != not {
 			return n, nil
 		}
-		if stop := pause(ctx, 20*time.Millisecond); stop != nil {
+		if stop := Rest(ctx, 20*time.Millisecond); stop != nil {
 			return nil, fmt.Errorf("no new leader: %w", errors.Join(stop, err))
 		}
 	}
@@ -216,9 +216,9 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// pause waits for d or the end of ctx. The processes of a cluster share no clock and no channel with the test, so
+// Rest waits for d or the end of ctx. The processes of a cluster share no clock and no channel with the test, so
 // asking again is the only way to learn that something has happened.
-func pause(ctx context.Context, d time.Duration) error {
+func Rest(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

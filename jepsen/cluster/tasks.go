@@ -105,7 +105,7 @@ func (n *Node) Crash(ctx context.Context) error {
 	}
 	for _, t := range tasks {
 		for t.Alive() {
-			if err := pause(ctx, time.Millisecond); err != nil {
+			if err := Rest(ctx, time.Millisecond); err != nil {
 				return fmt.Errorf("process %d of %s does not end: %w", t.PID, n.name, err)
 			}
 		}

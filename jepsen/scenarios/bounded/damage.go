@@ -1,4 +1,4 @@
-package scenario
+package bounded
 
 import (
 	"context"
@@ -243,10 +243,10 @@ func (t *trial) worker(st *apipb.StatusResponse, i int) string {
 // hold keeps one worker stopped on which a subtask of the stage is at work, other than that of the victim, and lets all
 // others go on. It holds nobody if there is none, or if the stage behind it is at work already.
 func (s *Damage) hold(ctx context.Context, t *trial, w *wound, stage int32, nodes map[string]*cluster.Node, stopped frozen) (frozen, string, error) {
-	if err := rest(ctx, quiet); err != nil { // for what was under way
+	if err := cluster.Rest(ctx, quiet); err != nil { // for what was under way
 		return stopped, "", err
 	}
-	st, err := s.cl.status(ctx, t.job)
+	st, err := s.cl.Status(ctx, t.job)
 	if err != nil {
 		return stopped, "", err
 	}

@@ -1,21 +1,21 @@
-package scenario
+package bounded
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
 	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/jepsen/cluster"
+	"github.com/sluiceio/sluice/jepsen/traffic"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
 // watch follows a job: it keeps every revision of it that it gets to see, in order.
 type watch struct {
-	cl    *client
+	cl    *traffic.Client
 	job   string
 	group *run.Group
 
@@ -29,12 +29,12 @@ type watch struct {
 // lookEvery is the pause between two looks at a job.
 const lookEvery = 10 * time.Millisecond
 
-func watchJob(ctx context.Context, cl *client, job string) *watch {
+func watchJob(ctx context.Context, cl *traffic.Client, job string) *watch {
 	w := &watch{cl: cl, job: job, group: run.NewGroup(ctx, "watch "+job)}
 	w.mu.moved = make(chan struct{})
 	w.group.Go("look", func(ctx context.Context) error {
 		for {
-			st, err := cl.status(ctx, job)
+			st, err := cl.Status(ctx, job)
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ func watchJob(ctx context.Context, cl *client, job string) *watch {
 			if terminal(st.Status) {
 				return nil
 			}
-			if err := rest(ctx, lookEvery); err != nil {
+			if err := cluster.Rest(ctx, lookEvery); err != nil {
 				return err
 			}
 		}
@@ -121,33 +121,4 @@ func (w *watch) around(index uint64) (before, after *apipb.StatusResponse) {
 		before = st
 	}
 	return before, nil
-}
-
-// events is the history of the cluster behind an index.
-func (cl *client) events(ctx context.Context, after uint64) (events []*jobpb.Event, err error) {
-	return ask(ctx, cl, "events", 5*time.Second, func(ctx context.Context, jobs apipb.JobsClient) ([]*jobpb.Event, error) {
-		var events []*jobpb.Event
-		stream, err := jobs.Events(ctx, &apipb.EventsRequest{AfterIndex: after})
-		if err != nil {
-			return nil, err
-		}
-		for {
-			e, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
-				return events, nil
-			}
-			if err != nil {
-				return nil, err
-			}
-			events = append(events, e)
-		}
-	})
-}
-
-// plan of a job.
-func (cl *client) plan(ctx context.Context, job string) (*jobpb.Plan, error) {
-	resp, err := ask(ctx, cl, "plan "+job, 5*time.Second, func(ctx context.Context, jobs apipb.JobsClient) (*apipb.PlanResponse, error) {
-		return jobs.Plan(ctx, &apipb.PlanRequest{What: &apipb.PlanRequest_Job{Job: job}})
-	})
-	return resp.GetPlan(), err
 }

@@ -1,4 +1,4 @@
-package scenario
+package bounded
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/jepsen/traffic"
 )
 
 // Contest submits two jobs at the same moment, each of which needs every slot of the cluster, again and again. It promises:
@@ -89,9 +90,9 @@ func (s *Contest) round(ctx context.Context, i int, kinds []int, rep *ContestRep
 }
 
 // contend runs one of the jobs.
-func (s *Contest) contend(ctx context.Context, cl *client, name string, settings map[string]string) (waited bool, err error) {
+func (s *Contest) contend(ctx context.Context, cl *traffic.Client, name string, settings map[string]string) (waited bool, err error) {
 	out := filepath.Join(s.dir, "out", name)
-	job, err := cl.submit(ctx, s.job.spec(name, out, allSlots, settings), name)
+	job, err := cl.Submit(ctx, s.job.spec(name, out, allSlots, settings), name)
 	if err != nil {
 		return false, err
 	}

@@ -1,4 +1,4 @@
-package scenario
+package bounded
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/jepsen/cluster"
+	"github.com/sluiceio/sluice/jepsen/traffic"
 	"github.com/sluiceio/sluice/proto/apipb"
 )
 
@@ -18,19 +19,19 @@ const quiet = 200 * time.Millisecond
 
 // freeze stops every task process until nothing about the job moves: reports under way arrive, and what is started
 // meanwhile is stopped as well. Agents and coordinators go on. The caller thaws, also after an error.
-func freeze(ctx context.Context, cl *client, w *watch) (stopped frozen, st *apipb.StatusResponse, err error) {
+func freeze(ctx context.Context, cl *traffic.Client, w *watch) (stopped frozen, st *apipb.StatusResponse, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for {
 		n := len(stopped)
-		if stopped, err = stopped.all(cl.c); err != nil {
+		if stopped, err = stopped.all(cl.Cluster()); err != nil {
 			return stopped, nil, err
 		}
 		before, _ := w.last()
-		if err := rest(ctx, quiet); err != nil {
+		if err := cluster.Rest(ctx, quiet); err != nil {
 			return stopped, nil, fmt.Errorf("job %s does not come to rest: %w", w.job, err)
 		}
-		if st, err = cl.status(ctx, w.job); err != nil {
+		if st, err = cl.Status(ctx, w.job); err != nil {
 			return stopped, nil, err
 		}
 		if before != nil && st.Revision == before.Revision && len(stopped) == n {

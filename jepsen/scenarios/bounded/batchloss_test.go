@@ -1,6 +1,6 @@
 //go:build jepsen
 
-package scenario
+package bounded
 
 import (
 	"context"

@@ -1,10 +1,9 @@
-package scenario
+package bounded
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/sluiceio/sluice/jepsen/cluster"
 	"github.com/sluiceio/sluice/jepsen/history"
 	"github.com/sluiceio/sluice/jepsen/nemesis"
+	"github.com/sluiceio/sluice/jepsen/traffic"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -29,8 +29,8 @@ type LeaderStorm struct {
 	Spec func(request, out string) *jobpb.JobSpec
 	// Long makes the job that has to survive everything.
 	Long     func(out string) *jobpb.JobSpec
-	Expected Digest
-	LongWant Digest
+	Expected traffic.Digest
+	LongWant traffic.Digest
 	Dir      string
 	Kills    int
 	Clients  int
@@ -70,11 +70,11 @@ func (s *LeaderStorm) Run(ctx context.Context) (rep StormReport, err error) {
 	}
 	observer := s.client(c, log, "observer", 0)
 	longOut := filepath.Join(s.Dir, "out", "long")
-	long, err := observer.submit(ctx, s.Long(longOut), "long")
+	long, err := observer.Submit(ctx, s.Long(longOut), "long")
 	if err != nil {
 		return rep, err
 	}
-	before, err := awaitRunning(ctx, observer, long)
+	before, err := observer.AwaitRunning(ctx, long)
 	if err != nil {
 		return rep, err
 	}
@@ -88,30 +88,8 @@ func (s *LeaderStorm) Run(ctx context.Context) (rep StormReport, err error) {
 	return rep, errors.Join(s.verifyLong(ctx, observer, before, longOut, &rep), log.Err())
 }
 
-func (s *LeaderStorm) client(c *cluster.Cluster, log *history.Recorder, name string, n uint64) *client {
-	return &client{name: name, c: c, log: log, rnd: rand.New(rand.NewPCG(s.Seed, n))}
-}
-
-func awaitRunning(ctx context.Context, cl *client, job string) (*apipb.StatusResponse, error) {
-	for {
-		st, err := cl.status(ctx, job)
-		if err != nil {
-			return nil, err
-		}
-		if terminal(st.Status) {
-			return nil, fmt.Errorf("job %s is %v: its subtasks have never been at work all at once: %v", job, st.Status, st.Failure)
-		}
-		running := len(st.Subtasks) > 0
-		for _, sub := range st.Subtasks {
-			running = running && sub.State == jobpb.SubtaskState_SUBTASK_RUNNING
-		}
-		if running {
-			return st, nil
-		}
-		if err := rest(ctx, 50*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("job %s is %v, not running: %w", job, st.Status, err)
-		}
-	}
+func (s *LeaderStorm) client(c *cluster.Cluster, log *history.Recorder, name string, n uint64) *traffic.Client {
+	return traffic.NewClient(c, log, name, s.Seed, n)
 }
 
 // storm submits from all clients until the nemesis has done its kills.
@@ -132,7 +110,7 @@ func (s *LeaderStorm) storm(ctx context.Context, c *cluster.Cluster, log *histor
 				}
 				a := accepted{request: fmt.Sprintf("%s-%d", name, n)}
 				a.out = filepath.Join(s.Dir, "out", a.request)
-				job, err := cl.submit(ctx, s.Spec(a.request, a.out), a.request)
+				job, err := cl.Submit(ctx, s.Spec(a.request, a.out), a.request)
 				if err != nil {
 					return err
 				}
@@ -140,7 +118,7 @@ func (s *LeaderStorm) storm(ctx context.Context, c *cluster.Cluster, log *histor
 				mu.Lock()
 				all = append(all, a)
 				mu.Unlock()
-				if _, err := cl.wait(ctx, job); err != nil {
+				if _, err := cl.Wait(ctx, job); err != nil {
 					return err
 				}
 			}
@@ -186,15 +164,15 @@ func (s *LeaderStorm) kill(ctx context.Context, c *cluster.Cluster, log *history
 }
 
 // verify compares what clients were told with what the cluster holds, and every answer with the oracle.
-func (s *LeaderStorm) verify(ctx context.Context, cl *client, all []accepted, rep *StormReport) error {
+func (s *LeaderStorm) verify(ctx context.Context, cl *traffic.Client, all []accepted, rep *StormReport) error {
 	byRequest := map[string]string{}
-	jobs, err := cl.list(ctx)
+	jobs, err := cl.List(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, j := range jobs {
-		st, err := cl.status(ctx, j.Id)
+		st, err := cl.Status(ctx, j.Id)
 		if err != nil {
 			return err
 		}
@@ -217,15 +195,15 @@ func (s *LeaderStorm) verify(ctx context.Context, cl *client, all []accepted, re
 	return errors.Join(errs...)
 }
 
-func (s *LeaderStorm) verifyJob(ctx context.Context, cl *client, job, out string, want Digest) error {
-	st, err := cl.wait(ctx, job)
+func (s *LeaderStorm) verifyJob(ctx context.Context, cl *traffic.Client, job, out string, want traffic.Digest) error {
+	st, err := cl.Wait(ctx, job)
 	if err != nil {
 		return err
 	}
 	if st.Status != jobpb.JobStatus_JOB_FINISHED {
 		return fmt.Errorf("job %s is %v: %v", job, st.Status, st.Failure)
 	}
-	got, err := DigestDir(out)
+	got, err := traffic.DigestDir(out)
 	if err != nil {
 		return fmt.Errorf("job %s: %w", job, err)
 	}
@@ -236,9 +214,9 @@ func (s *LeaderStorm) verifyJob(ctx context.Context, cl *client, job, out string
 }
 
 // verifyLong: the job that ran through all kills has kept every attempt, and its answer is right.
-func (s *LeaderStorm) verifyLong(ctx context.Context, cl *client, before *apipb.StatusResponse, out string, rep *StormReport) error {
+func (s *LeaderStorm) verifyLong(ctx context.Context, cl *traffic.Client, before *apipb.StatusResponse, out string, rep *StormReport) error {
 	errs := []error{s.verifyJob(ctx, cl, before.Id, out, s.LongWant)}
-	after, err := cl.status(ctx, before.Id)
+	after, err := cl.Status(ctx, before.Id)
 	if err != nil {
 		return err
 	}

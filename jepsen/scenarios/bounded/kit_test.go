@@ -1,6 +1,6 @@
 //go:build jepsen
 
-package scenario
+package bounded
 
 import (
 	"crypto/sha256"
@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/sluiceio/sluice/jepsen/traffic"
 )
 
 var (
@@ -34,7 +36,7 @@ func reproduce(t *testing.T, more string) {
 }
 
 // root is the checkout; the binaries come from `make build`.
-const root = "../.."
+const root = "../../.."
 
 // digestOf is the SHA-256 of a binary, which is its name as an artifact.
 func digestOf(t *testing.T, path string) string {
@@ -75,13 +77,13 @@ func keptOnFailure(t *testing.T) string {
 	return dir
 }
 
-func expected(t *testing.T, query string) Digest {
+func expected(t *testing.T, query string) traffic.Digest {
 	t.Helper()
 	raw, err := os.ReadFile(absolute(t, "examples", "flights", "data", "flights200k_expected.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file struct{ Queries map[string]Digest }
+	var file struct{ Queries map[string]traffic.Digest }
 	if err := json.Unmarshal(raw, &file); err != nil {
 		t.Fatal(err)
 	}

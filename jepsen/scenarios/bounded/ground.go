@@ -1,4 +1,4 @@
-package scenario
+package bounded
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/sluiceio/sluice/jepsen/cluster"
 	"github.com/sluiceio/sluice/jepsen/history"
 	"github.com/sluiceio/sluice/jepsen/model"
+	"github.com/sluiceio/sluice/jepsen/traffic"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -25,8 +26,8 @@ type ground struct {
 	c    *cluster.Cluster
 	file *os.File // of the history
 	log  *history.Recorder
-	cl   *client    // of the scenario's own goroutine
-	rnd  *rand.Rand // likewise
+	cl   *traffic.Client // of the scenario's own goroutine
+	rnd  *rand.Rand      // likewise
 }
 
 // newGround starts the cluster and uploads the job. The caller closes it.
@@ -53,8 +54,8 @@ func newGround(ctx context.Context, job Stages, dir string, seed uint64) (g *gro
 func (g *ground) close() error { return errors.Join(g.c.Close(), g.log.Err(), g.file.Close()) }
 
 // client is one more client, for another goroutine.
-func (g *ground) client(name string, n uint64) *client {
-	return &client{name: name, c: g.c, log: g.log, rnd: rand.New(rand.NewPCG(g.seed, n))}
+func (g *ground) client(name string, n uint64) *traffic.Client {
+	return traffic.NewClient(g.c, g.log, name, g.seed, n)
 }
 
 // trial is one job under watch.
@@ -66,7 +67,7 @@ type trial struct {
 
 // start submits a job and returns when some of it runs. The caller ends the watch.
 func (g *ground) start(ctx context.Context, name string, parallelism int32) (*trial, error) {
-	past, err := g.cl.events(ctx, 0)
+	past, err := g.cl.Events(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (g *ground) start(ctx context.Context, name string, parallelism int32) (*tr
 	if n := len(past); n > 0 {
 		t.from = past[n-1].Index
 	}
-	if t.job, err = g.cl.submit(ctx, g.job.spec(name, t.out, parallelism, nil), name); err != nil {
+	if t.job, err = g.cl.Submit(ctx, g.job.spec(name, t.out, parallelism, nil), name); err != nil {
 		return nil, err
 	}
 	t.watch = watchJob(ctx, g.client("watch "+name, g.rnd.Uint64()), t.job)
@@ -90,8 +91,8 @@ func (g *ground) start(ctx context.Context, name string, parallelism int32) (*tr
 	return t, nil
 }
 
-func (t *trial) learn(ctx context.Context, cl *client) (err error) {
-	if t.made, err = cl.plan(ctx, t.job); err != nil {
+func (t *trial) learn(ctx context.Context, cl *traffic.Client) (err error) {
+	if t.made, err = cl.Plan(ctx, t.job); err != nil {
 		return err
 	}
 	t.plan, err = model.NewPlan(t.made)
@@ -99,28 +100,28 @@ func (t *trial) learn(ctx context.Context, cl *client) (err error) {
 }
 
 // finish waits for the end and reads what there is to read about it.
-func (t *trial) finish(ctx context.Context, cl *client) (err error) {
+func (t *trial) finish(ctx context.Context, cl *traffic.Client) (err error) {
 	t.final, err = t.watch.end(ctx)
 	if err = errors.Join(err, t.watch.stop()); err != nil {
 		return err
 	}
-	t.events, err = cl.events(ctx, t.from)
+	t.events, err = cl.Events(ctx, t.from)
 	return err
 }
 
 // workerNodes are the workers that the cluster knows to be alive, by id.
-func workerNodes(ctx context.Context, cl *client) (map[string]*cluster.Node, error) {
-	leader, err := cl.c.AwaitLeader(ctx, nil)
+func workerNodes(ctx context.Context, cl *traffic.Client) (map[string]*cluster.Node, error) {
+	leader, err := cl.Cluster().AwaitLeader(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	got, err := apipb.NewClusterClient(cl.c.Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
+	got, err := apipb.NewClusterClient(cl.Cluster().Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
 	if err != nil {
 		return nil, err
 	}
 	nodes := map[string]*cluster.Node{}
 	for _, w := range got.Workers {
-		for _, n := range cl.c.Role(cluster.Worker) {
+		for _, n := range cl.Cluster().Role(cluster.Worker) {
 			if n.API == w.Worker.Address && w.Worker.Health.String() == "WORKER_ALIVE" {
 				nodes[w.Worker.Id] = n
 			}
@@ -130,16 +131,16 @@ func workerNodes(ctx context.Context, cl *client) (map[string]*cluster.Node, err
 }
 
 // awaitEvent asks for an event behind an index until there is one.
-func awaitEvent(ctx context.Context, cl *client, after uint64, is func(*jobpb.Event) bool) (*jobpb.Event, error) {
+func awaitEvent(ctx context.Context, cl *traffic.Client, after uint64, is func(*jobpb.Event) bool) (*jobpb.Event, error) {
 	for {
-		events, err := cl.events(ctx, after)
+		events, err := cl.Events(ctx, after)
 		if err != nil {
 			return nil, err
 		}
 		if i := slices.IndexFunc(events, is); i >= 0 {
 			return events[i], nil
 		}
-		if err := rest(ctx, 20*time.Millisecond); err != nil {
+		if err := cluster.Rest(ctx, 20*time.Millisecond); err != nil {
 			return nil, fmt.Errorf("an event behind %d: %w", after, err)
 		}
 	}
@@ -159,7 +160,7 @@ func swept(ctx context.Context, c *cluster.Cluster, job string) error {
 		if len(left) == 0 {
 			return nil
 		}
-		if err := rest(ctx, 20*time.Millisecond); err != nil {
+		if err := cluster.Rest(ctx, 20*time.Millisecond); err != nil {
 			return fmt.Errorf("job %s has ended and left %d files of stored results, %s: %w", job, len(left), left[0], err)
 		}
 	}

@@ -1,4 +1,4 @@
-package scenario
+package bounded
 
 import (
 	"context"
@@ -266,12 +266,12 @@ func (t *trial) loss(hits []*hit) (l loss, err error) {
 
 // hurt waits for the moment, and hits. It returns nil if the job was at its end.
 func (s *BatchLoss) hurt(ctx context.Context, k strike, t *trial) (h *hit, err error) {
-	if err := rest(ctx, time.Duration(k.at*float64(s.took))); err != nil {
+	if err := cluster.Rest(ctx, time.Duration(k.at*float64(s.took))); err != nil {
 		return nil, err
 	}
 	var stopped frozen
 	defer func() { err = errors.Join(err, stopped.thaw()) }()
-	st, err := s.cl.status(ctx, t.job)
+	st, err := s.cl.Status(ctx, t.job)
 	if err == nil && k.frozen {
 		stopped, st, err = freeze(ctx, s.cl, t.watch)
 	}
@@ -371,7 +371,7 @@ func (s *BatchLoss) comeBack(ctx context.Context, k strike, h *hit) (err error) 
 	case k.back == late:
 		cl := s.client("comeback", 1)
 		if _, err = awaitEvent(ctx, cl, h.before.Revision, func(e *jobpb.Event) bool { return e.Kind == "worker-lost" && e.Worker == h.worker }); err == nil && k.frozen {
-			err = rest(ctx, 2*quiet) // for the decision that follows
+			err = cluster.Rest(ctx, 2*quiet) // for the decision that follows
 		}
 	}
 	s.log.Fault("start", h.node.Name())
@@ -388,7 +388,7 @@ func (s *BatchLoss) settled(ctx context.Context, t *trial, h *hit) error {
 	if err != nil || cause.Kind == "region-restarted" {
 		return err
 	}
-	return rest(ctx, 2*quiet)
+	return cluster.Rest(ctx, 2*quiet)
 }
 
 // recovered waits until a worker is back, and its former self is lost if it is another one: the next loss is one of its own.
