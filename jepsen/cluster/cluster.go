@@ -265,3 +265,9 @@ func Rest(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
+
+// Insecure: clients need the leave to dial beyond loopback.
+func (c *Cluster) Insecure() bool { return c.place.Policy().Insecure }
+
+// Placement of the nodes.
+func (c *Cluster) Placement() Placement { return c.place }

@@ -219,3 +219,19 @@ func (n *Node) close(grace time.Duration) error {
 	}
 	return err
 }
+
+// Advertised is the API address that other nodes are told.
+func (n *Node) Advertised() string { return n.site.API.Advertise }
+
+// Ports are the addresses on which the process listens.
+func (n *Node) Ports() []string {
+	return []string{n.site.API.Listen, n.site.Second.Listen, n.site.HTTP.Listen}
+}
+
+// KillIfAlive ends the process unless it has ended.
+func (n *Node) KillIfAlive() error {
+	if !n.Alive() {
+		return nil
+	}
+	return n.Kill()
+}

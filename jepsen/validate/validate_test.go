@@ -76,7 +76,7 @@ func good(rows, windows []string) *tape {
 		t.after(time.Second).progress("JOB_RUNNING", i*1000, 1)
 	}
 	t.Fault("kill", "coordinator-1")
-	t.after(2 * time.Second).Fault("start", "coordinator-1")
+	t.after(2*time.Second).Fault("start", "coordinator-1")
 	t.Note(history.NoteQuiet, nil)
 	t.progress("JOB_RUNNING", 2000, 1)
 	t.after(time.Second).progress("JOB_RUNNING", 3000, 1)
