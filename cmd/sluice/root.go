@@ -88,7 +88,7 @@ func (a *app) root() *cobra.Command {
 		a.devVerb(), a.coordinatorVerb(), a.workerVerb(),
 		a.submitVerb(), a.planVerb(), a.listVerb(), a.statusVerb(), a.watermarksVerb(), a.waitVerb(), a.cancelVerb(), a.eventsVerb(), a.logsVerb(),
 		a.workersVerb(), a.peersVerb(), a.raftVerb(),
-		a.newVerb(), a.jobVerb(), a.digestVerb(), a.contextVerb(), a.versionVerb(),
+		a.newVerb(), a.jobVerb(), a.digestVerb(), a.jepsenVerb(), a.contextVerb(), a.versionVerb(),
 	)
 	root.SetHelpCommand(helpVerb())
 	return root
