@@ -33,6 +33,7 @@ func (a *app) jepsenVerb() *cobra.Command {
 	f.DurationVar(&o.Duration, "duration", 0, "how long there are faults (default: the scenario's own)")
 	f.IntVar(&o.Workers, "workers", 0, "number of workers (default 3)")
 	f.IntVar(&o.Coordinators, "coordinators", 0, "number of coordinators: 1, 3 or 5 (default: the scenario's own)")
+	f.IntVar(&o.Parallel, "parallel", 1, "scenarios at a time")
 	f.StringVar(&o.Report, "report", "", "directory of the reports (default: a new one for temporary files)")
 	f.StringVar(&o.Binary, "binary", "", "the sluice binary to torment (default: this one)")
 	replay := &cobra.Command{

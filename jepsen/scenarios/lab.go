@@ -51,8 +51,8 @@ type Lab struct {
 const (
 	ledgerRate    = 4000
 	ledgerKeys    = 200
-	baseline      = 4 * time.Second  // without a fault, at first
-	afterwards    = 17 * time.Second // of the workload behind the last fault
+	baseline      = 4 * time.Second // without a fault, at first
+	afterwards    = 8 * time.Second // of the workload behind the last fault: if it is over before the budget of recovery is, it has recovered
 	settleAtMost  = 60 * time.Second
 	finishAtMost  = 3 * time.Minute
 	workerSlots   = 4
@@ -86,7 +86,7 @@ func (l *Lab) perform(ctx context.Context) (err error) {
 // raise the cluster.
 func (l *Lab) raise(ctx context.Context) (err error) {
 	place := map[placement]func() cluster.Placement{
-		plain: cluster.Loopback, netns: func() cluster.Placement { return cluster.Namespaces(uint8(os.Getpid()%250 + 1)) },
+		plain: cluster.Loopback, netns: func() cluster.Placement { return cluster.Namespaces(uint8((os.Getpid()+50*l.Scenario.Number)%250 + 1)) },
 		proxies: func() cluster.Placement { return cluster.Proxied(l.Seed) },
 	}[l.Scenario.Place]
 	l.C, err = cluster.New(cluster.Options{

@@ -109,6 +109,7 @@ func checkpoints() []Scenario {
 func others() []Scenario {
 	return []Scenario{
 		{Name: "no-fault", Fault: "none: what a verdict is worth", Target: "nothing", Judged: always("I12"), Gate: true, Lasts: 2 * time.Second, faults: nothing},
+		{Name: "contest", Fault: "none: two jobs that each need every slot are submitted at once", Target: "slots", Judged: []string{"I14"}, own: true, Gate: true, faults: contest},
 		{Name: "random", Fault: "a weighted mix of faults", Target: "all", Judged: always("I12"), Place: proxies, Lasts: time.Minute, faults: mixed},
 	}
 }

@@ -15,8 +15,6 @@ import (
 	"github.com/sluiceio/sluice/jepsen/traffic"
 )
 
-func artifactOf(binary string) (string, error) { return traffic.Artifact(binary) }
-
 func (l *Lab) client(name string, n uint64) *traffic.Client {
 	return traffic.NewClient(l.C, l.log, name, l.Seed, n)
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sluiceio/sluice/jepsen/cluster"
 	"github.com/sluiceio/sluice/jepsen/history"
 	"github.com/sluiceio/sluice/jepsen/report"
 )
@@ -19,16 +18,10 @@ func Run(ctx context.Context, s Scenario, o Options) (report.Results, error) {
 	if why := s.Skip(); why != nil {
 		return report.Results{Scenario: s.Name, Number: s.Number, Seed: o.Seed, Verdict: report.Skipped, Reason: why.Error()}, nil
 	}
-	swept, err := cluster.Sweep()
-	if err != nil {
-		o.Log("what a former run has left could not be removed: %v", err)
-	}
-	if swept.Processes+swept.Networks > 0 {
-		o.Log("removed what a former run has left: %d processes, %d networks", swept.Processes, swept.Networks)
-	}
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return report.Results{}, err
 	}
+	var err error
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return report.Results{}, err
 	}
@@ -42,7 +35,7 @@ func Run(ctx context.Context, s Scenario, o Options) (report.Results, error) {
 	if err == nil && r.Verdict == report.Valid {
 		err = errors.Join(os.RemoveAll(filepath.Join(o.Dir, "data")), os.RemoveAll(filepath.Join(o.Dir, "out")))
 	}
-	return r, errors.Join(err, cluster.Unmark())
+	return r, err
 }
 
 // Replay judges the history of a directory again and writes its results anew. harness is why the run failed, if it did.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/sluiceio/sluice/jepsen/cluster/link"
 	"github.com/sluiceio/sluice/jepsen/history"
 	"github.com/sluiceio/sluice/jepsen/scenarios/bounded"
+	"github.com/sluiceio/sluice/jepsen/traffic"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -269,8 +271,9 @@ func (l *Lab) small(name string, records int) *jobpb.JobSpec {
 
 // stages is the job of the scenarios with bounded jobs.
 func (l *Lab) stages() (bounded.Stages, string, error) {
-	artifact, err := artifactOf(l.Binary)
-	return bounded.Stages{Binary: l.Binary, Artifact: artifact, Records: 400_000, Keys: 200_000, PauseUs: 10_000}, filepath.Join(l.Dir, "data"), err
+	artifact, err := traffic.Artifact(l.Binary)
+	dir := filepath.Join(l.Dir, "data")
+	return bounded.Stages{Binary: l.Binary, Artifact: artifact, Records: 400_000, Keys: 200_000, PauseUs: 10_000}, dir, errors.Join(err, os.MkdirAll(dir, 0o755))
 }
 
 func damagedResults(ctx context.Context, l *Lab) error {
@@ -291,6 +294,17 @@ func lostResults(ctx context.Context, l *Lab) error {
 	b := &bounded.BatchLoss{Job: job, Dir: dir, Kills: 3, Parallelism: 4, Seed: l.Seed, Log: l.Log}
 	rep, err := b.Run(ctx)
 	return l.answer(fmt.Sprintf("%d losses, %d subtasks ran again, %d finished ones out of reach did not", rep.Kills, rep.Again, rep.Protected), err)
+}
+
+func contest(ctx context.Context, l *Lab) error {
+	job, dir, err := l.stages()
+	if err != nil {
+		return err
+	}
+	job.Records, job.Keys, job.PauseUs = 60_000, 5_000, 2_000
+	c := &bounded.Contest{Job: job, Dir: dir, Rounds: 4, Seed: l.Seed, Log: l.Log}
+	rep, err := c.Run(ctx)
+	return l.answer(fmt.Sprintf("%d pairs, %d jobs were seen to lack slots", rep.Rounds, rep.Waited), err)
 }
 
 // answer records the verdict of an experiment that judges itself.

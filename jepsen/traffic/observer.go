@@ -85,8 +85,8 @@ func (o *Observer) note(st *apipb.StatusResponse) {
 		if c := t.Counters; c != nil {
 			p.Late += c.Late
 			p.Replayed += c.Replayed
-			if c.RecordsIn == 0 { // sources are heads: nobody sends them records
-				p.Read += c.RecordsOut
+			if t.Chain == 0 { // the plan begins with the source
+				p.Read += c.RecordsIn
 			}
 		}
 	}

@@ -10,10 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/sluiceio/sluice/cmd/sluice/internal/ops"
+	"github.com/sluiceio/sluice/internal/run"
+	"github.com/sluiceio/sluice/jepsen/cluster"
 	"github.com/sluiceio/sluice/jepsen/report"
 	"github.com/sluiceio/sluice/jepsen/scenarios"
 	"github.com/sluiceio/sluice/jepsen/validate"
@@ -24,6 +27,7 @@ type Options struct {
 	Seed                  uint64
 	Duration              time.Duration
 	Workers, Coordinators int
+	Parallel              int    // scenarios at a time
 	Report                string // directory; each scenario has one below it
 	Binary                string // empty: this one
 }
@@ -104,19 +108,16 @@ func Run(ctx context.Context, s *ops.Session, o Options, args []string) error {
 			return err
 		}
 	}
-	worst := report.Skipped
-	var all []report.Results
-	for _, x := range list {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		r, err := one(ctx, s, o, x)
-		if err != nil {
-			r.Verdict, r.Reason = report.Unknown, errors.Join(err, reason(r)).Error()
-			r.Scenario, r.Number, r.Seed = x.Name, x.Number, o.Seed
-		}
-		all = append(all, r)
-		worst = report.Worse(worst, r.Verdict)
+	swept, err := cluster.Sweep()
+	if swept.Processes+swept.Networks > 0 || err != nil {
+		_, _ = fmt.Fprintf(s.Err, " · removed what a former run has left: %d processes, %d networks %v\n", swept.Processes, swept.Networks, errors.Join(err))
+	}
+	all, worst := o.abreast(ctx, s, list)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := cluster.Unmark(); err != nil {
+		return err
 	}
 	if s.Format == ops.JSON {
 		if err := printJSON(s.Out, all); err != nil {
@@ -126,6 +127,45 @@ func Run(ctx context.Context, s *ops.Session, o Options, args []string) error {
 	return verdict(worst, all)
 }
 
+// abreast runs scenarios, so many at a time, and prints each result as it comes.
+func (o Options) abreast(ctx context.Context, s *ops.Session, list []scenarios.Scenario) ([]report.Results, report.Verdict) {
+	var mu sync.Mutex
+	worst, all := report.Skipped, make([]report.Results, len(list))
+	next := make(chan int)
+	g := run.NewGroup(ctx, "scenarios")
+	g.Go("deal", func(ctx context.Context) error {
+		defer close(next)
+		for i := range list {
+			select {
+			case next <- i:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		return nil
+	})
+	for range max(1, o.Parallel) {
+		g.Go("run", func(ctx context.Context) error {
+			for i := range next {
+				begun := s.Now()
+				r, dir := o.one(ctx, s, list[i])
+				mu.Lock()
+				all[i], worst = r, report.Worse(worst, r.Verdict)
+				if s.Format != ops.JSON && ctx.Err() == nil {
+					Print(s.Out, list[i].Title(), r, dir, s.Now().Sub(begun))
+				}
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil && ctx.Err() == nil { // a panic
+		_, _ = fmt.Fprintln(s.Err, err)
+		worst = report.Worse(worst, report.Unknown)
+	}
+	return all, worst
+}
+
 func reason(r report.Results) error {
 	if r.Reason == "" {
 		return nil
@@ -133,17 +173,17 @@ func reason(r report.Results) error {
 	return errors.New(r.Reason)
 }
 
-func one(ctx context.Context, s *ops.Session, o Options, x scenarios.Scenario) (report.Results, error) {
+func (o Options) one(ctx context.Context, s *ops.Session, x scenarios.Scenario) (report.Results, string) {
 	dir := filepath.Join(o.Report, x.Name)
-	begun := s.Now()
 	r, err := scenarios.Run(ctx, x, scenarios.Options{
 		Binary: o.Binary, Dir: dir, Seed: o.Seed, Duration: o.Duration, Workers: o.Workers, Coordinators: o.Coordinators,
 		Log: func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, " · "+format+"\n", args...) }, Command: command(o, x),
 	})
-	if s.Format != ops.JSON {
-		Print(s.Out, x.Title(), r, dir, s.Now().Sub(begun))
+	if err != nil {
+		r.Verdict, r.Reason = report.Unknown, errors.Join(err, reason(r)).Error()
+		r.Scenario, r.Number, r.Seed, r.Command = x.Name, x.Number, o.Seed, command(o, x)
 	}
-	return r, err
+	return r, dir
 }
 
 // command that has the run again.
