@@ -247,7 +247,7 @@ func diskFull(ctx context.Context, l *Lab) error {
 	if err := l.Hand.Kill(n); err != nil {
 		return err
 	}
-	unmount, err := smallDisk(n.Dir(), 192<<20)
+	unmount, err := cluster.SmallDisk(n.Dir(), 192<<20)
 	if err != nil {
 		return err
 	}

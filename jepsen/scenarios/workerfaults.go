@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/sluiceio/sluice/internal/run"
@@ -15,7 +14,6 @@ import (
 	"github.com/sluiceio/sluice/jepsen/history"
 	"github.com/sluiceio/sluice/jepsen/scenarios/bounded"
 	"github.com/sluiceio/sluice/jepsen/traffic"
-	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
@@ -23,32 +21,18 @@ import (
 func (l *Lab) holder(ctx context.Context) (*cluster.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleAtMost)
 	defer cancel()
-	st, err := l.Client.AwaitRunning(ctx, l.Job)
-	if err != nil {
+	if _, err := l.Client.AwaitRunning(ctx, l.Job); err != nil {
 		return nil, err
 	}
-	leader, err := l.C.AwaitLeader(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	got, err := apipb.NewClusterClient(l.C.Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
-	if err != nil {
-		return nil, err
-	}
-	at := map[string]string{}
-	for _, w := range got.Workers {
-		at[w.Worker.Id] = w.Worker.Address
-	}
-	var nodes []*cluster.Node
-	for _, n := range l.C.Role(cluster.Worker) {
-		if slices.ContainsFunc(st.Subtasks, func(t *apipb.SubtaskStatus) bool { return at[t.Worker] == n.Advertised() }) && n.Alive() {
-			nodes = append(nodes, n)
+	for {
+		n, err := l.Client.Holder(ctx, l.Job)
+		if n != nil || err != nil && !traffic.Retryable(err) {
+			return n, err
+		}
+		if stop := cluster.Rest(ctx, 50*time.Millisecond); stop != nil {
+			return nil, fmt.Errorf("no worker has anything of the ledger: %w", errors.Join(stop, err))
 		}
 	}
-	if len(nodes) == 0 {
-		return nil, errors.New("no worker has anything of the ledger")
-	}
-	return nodes[l.rnd.IntN(len(nodes))], nil
 }
 
 func killWorker(ctx context.Context, l *Lab) error {

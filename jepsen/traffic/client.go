@@ -160,6 +160,37 @@ func (cl *Client) AwaitRunning(ctx context.Context, job string) (*apipb.StatusRe
 	}
 }
 
+// Holder is a worker on which a subtask of the job is at work; nil: there is none now.
+func (cl *Client) Holder(ctx context.Context, job string) (*cluster.Node, error) {
+	st, err := cl.Status(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	leader, err := cl.c.AwaitLeader(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	got, err := apipb.NewClusterClient(cl.c.Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
+	if err != nil {
+		return nil, err
+	}
+	var nodes []*cluster.Node
+	for _, w := range got.Workers {
+		holds := slices.ContainsFunc(st.Subtasks, func(t *apipb.SubtaskStatus) bool {
+			return t.Worker == w.Worker.Id && t.State == jobpb.SubtaskState_SUBTASK_RUNNING
+		})
+		for _, n := range cl.c.Role(cluster.Worker) {
+			if holds && n.Advertised() == w.Worker.Address && n.Alive() {
+				nodes = append(nodes, n)
+			}
+		}
+	}
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	return nodes[cl.rnd.IntN(len(nodes))], nil
+}
+
 // ask asks any coordinator, again and again, until one answers or ctx ends. limit bounds one try.
 func ask[R any](ctx context.Context, cl *Client, what string, limit time.Duration, f func(context.Context, apipb.JobsClient) (R, error)) (resp R, err error) {
 	for {

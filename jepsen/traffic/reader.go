@@ -122,3 +122,20 @@ func Unfinished(dir string) (left []string, err error) {
 	})
 	return left, err
 }
+
+// Committed are the rows of the visible files below dir, sorted.
+func Committed(dir string) (rows []string, err error) {
+	there, err := parts(dir)
+	if err != nil {
+		return nil, err
+	}
+	for name := range there {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, slices.DeleteFunc(strings.Split(string(raw), "\n"), func(r string) bool { return r == "" })...)
+	}
+	slices.Sort(rows)
+	return rows, nil
+}

@@ -1,4 +1,4 @@
-package scenarios
+package cluster
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallDisk moves a directory onto a file system of that size, in memory, until undo moves it back.
-func smallDisk(dir string, size int64) (undo func() error, err error) {
+// SmallDisk moves a directory onto a file system of that size, in memory, until undo moves it back.
+func SmallDisk(dir string, size int64) (undo func() error, err error) {
 	aside := dir + ".aside"
 	if err := os.CopyFS(aside, os.DirFS(dir)); err != nil {
 		return nil, err
