@@ -107,6 +107,9 @@ func Judge(ops []history.Op, harness error) (r Results, err error) {
 	}
 	switch {
 	case len(broken) > 0:
+		if harness != nil {
+			broken = append(broken, harness.Error())
+		}
 		r.Verdict, r.Reason = Invalid, strings.Join(broken, "; ")
 	case harness != nil:
 		r.Verdict, r.Reason = Unknown, harness.Error()

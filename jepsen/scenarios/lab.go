@@ -128,10 +128,10 @@ func (l *Lab) experiment(ctx context.Context) error {
 		}
 		err := l.Scenario.faults(ctx, l)
 		err = errors.Join(err, l.Hand.HealAll(context.WithoutCancel(ctx)))
-		l.log.Note(history.NoteQuiet, nil)
 		if err != nil {
 			return fmt.Errorf("faults: %w", err)
 		}
+		l.log.Note(history.NoteQuiet, nil)
 		return l.settle(ctx, hush)
 	})
 	if err := g.Wait(); err != nil {

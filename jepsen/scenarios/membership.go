@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/sluiceio/sluice/jepsen/cluster"
 	"github.com/sluiceio/sluice/jepsen/history"
 	"github.com/sluiceio/sluice/jepsen/traffic"
@@ -87,7 +90,8 @@ func (l *Lab) removePeer(ctx context.Context, id string) error {
 		if gone {
 			return nil
 		}
-		if err != nil && !traffic.Retryable(err) {
+		// A leader that has not heard of the others yet refuses what would stop the cluster: asked again, it knows better.
+		if err != nil && !traffic.Retryable(err) && status.Code(err) != codes.FailedPrecondition {
 			return err
 		}
 		if stop := cluster.Rest(ctx, 200*time.Millisecond); stop != nil {

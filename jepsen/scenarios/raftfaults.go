@@ -287,9 +287,9 @@ func tornLog(ctx context.Context, l *Lab) error {
 	if err := l.Hand.Kill(victim); err != nil {
 		return err
 	}
-	logs, err := filepath.Glob(filepath.Join(victim.Dir(), "raft", "*.db"))
+	logs, err := filepath.Glob(filepath.Join(victim.Dir(), "*.db"))
 	if err != nil || len(logs) == 0 {
-		return fmt.Errorf("%d Raft logs below %s: %w", len(logs), victim.Dir(), err)
+		return fmt.Errorf("%d Raft logs below %s: %v", len(logs), victim.Dir(), err)
 	}
 	info, err := os.Stat(logs[0])
 	if err != nil {

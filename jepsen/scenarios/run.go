@@ -28,6 +28,11 @@ func Run(ctx context.Context, s Scenario, o Options) (report.Results, error) {
 	if o.Binary, err = filepath.Abs(o.Binary); err != nil {
 		return report.Results{}, err
 	}
+	for _, former := range []string{"data", "out"} { // nodes that found it would belong to another cluster
+		if err := os.RemoveAll(filepath.Join(o.Dir, former)); err != nil {
+			return report.Results{}, err
+		}
+	}
 	o.Coordinators, o.Workers, o.Duration = cmp.Or(o.Coordinators, s.Members), cmp.Or(o.Workers, 3), cmp.Or(o.Duration, s.Lasts)
 	l := &Lab{Options: o, Scenario: s}
 	harness := l.perform(ctx)
