@@ -143,7 +143,7 @@ func recoveries(f *validate.Facts) (all []Recovery) {
 		slices.Sort(of)
 		r := Recovery{Fault: kind, Count: count[kind], Felt: len(of)}
 		if n := len(of); n > 0 {
-			r.Median, r.P99 = of[n/2].Seconds(), of[(n-1)*99/100].Seconds()
+			r.Median, r.P99 = of[n/2].Seconds(), of[(n*99+99)/100-1].Seconds()
 		}
 		all = append(all, r)
 	}

@@ -36,10 +36,10 @@ func coordinators() []Scenario {
 	return []Scenario{
 		{Number: 1, Name: "leader-storm", Fault: "kill -9 under a storm of submits and retries through all nodes", Target: "leader", Judged: always("I11", "I12", "I17"),
 			Gate: true, Clients: 6, Lasts: 12 * time.Second, faults: killLeaders},
-		{Number: 4, Name: "leader-during-restart", Fault: "kill while a job restarts", Target: "leader", Judged: always("I11", "I12"), Gate: true, faults: leaderDuringRestart},
+		{Number: 4, Name: "leader-during-restart", Fault: "kill while a job restarts", Target: "leader", Judged: always("I11", "I12"), faults: leaderDuringRestart},
 		{Number: 5, Name: "all-coordinators", Fault: "kill all coordinators, start again", Target: "coordinators", Judged: always("I12", "I17"), Gate: true, Lasts: 6 * time.Second, faults: allCoordinators},
-		{Number: 6, Name: "leader-paused", Fault: "pause longer than the election timeout, resume", Target: "leader", Judged: always("I11", "I12", "I17"), Gate: true, faults: pauseLeader},
-		{Number: 12, Name: "transfer-storm", Fault: "leadership transfer storm with cuts", Target: "leader", Judged: always("I11", "I12", "I17"), Place: proxies, Gate: true, faults: transferStorm},
+		{Number: 6, Name: "leader-paused", Fault: "pause longer than the election timeout, resume", Target: "leader", Judged: always("I11", "I12", "I17"), Gate: true, Lasts: 10 * time.Second, faults: pauseLeader},
+		{Number: 12, Name: "transfer-storm", Fault: "leadership transfer storm with cuts", Target: "leader", Judged: always("I11", "I12", "I17"), Place: proxies, faults: transferStorm},
 		{Number: 13, Name: "far-behind", Fault: "follower far behind gets a snapshot", Target: "follower", Judged: always("I11", "I12"), Needs: []Need{LongRaftLog}},
 		{Number: 14, Name: "sync-hangs", Fault: "fsync hangs 60 s", Target: "leader, follower", Judged: always("I11", "I12", "I17"), Needs: []Need{Strace}, Lasts: 20 * time.Second, faults: syncHangs},
 		{Number: 15, Name: "raft-disk-full", Fault: "disk full on the Raft directory, freed later", Target: "leader", Judged: always("I11", "I12"), Needs: []Need{Root}, faults: diskFull},
@@ -55,15 +55,15 @@ func coordinators() []Scenario {
 
 func network() []Scenario {
 	return []Scenario{
-		{Number: 8, Name: "leader-cut-from-followers", Fault: "leader cut off from followers, still reaching workers and clients", Target: "network", Judged: always("I11", "I12", "I17"), Place: proxies, Gate: true, faults: cutLeader},
+		{Number: 8, Name: "leader-cut-from-followers", Fault: "leader cut off from followers, still reaching workers and clients", Target: "network", Judged: always("I11", "I12", "I17"), Place: proxies, Gate: true, Lasts: 10 * time.Second, faults: cutLeader},
 		{Number: 9, Name: "cut-and-heal", Fault: "cut and heal every 2 s with slow fsync and writes, 10 min", Target: "coordinators", Judged: always("I12"), Place: proxies, Needs: []Need{Strace}, Lasts: 10 * time.Minute, faults: cutAndHeal},
-		{Number: 10, Name: "one-way-cut", Fault: "one-way cut leader→followers", Target: "network", Judged: always("I11", "I12", "I17"), Place: proxies, Gate: true, faults: cutOneWay},
+		{Number: 10, Name: "one-way-cut", Fault: "one-way cut leader→followers", Target: "network", Judged: always("I11", "I12", "I17"), Place: proxies, Gate: true, Lasts: 10 * time.Second, faults: cutOneWay},
 		{Number: 11, Name: "majorities-ring", Fault: "majorities ring of 5", Target: "network", Judged: always("I11", "I12", "I17"), Place: proxies, Members: 5, Gate: true, Lasts: 10 * time.Second, faults: ring},
-		{Number: 27, Name: "worker-cut-off", Fault: "worker cut off from the leader only; from one peer only", Target: "network", Judged: always("I11"), Place: proxies, Gate: true, faults: cutWorker},
-		{Number: 28, Name: "torn-frame", Fault: "shuffle connection cut after N bytes of a frame", Target: "network", Judged: always("I11"), Place: proxies, Gate: true, faults: tornFrame},
-		{Number: 29, Name: "control-resets", Fault: "control messages repeated and lost: one in twenty pieces ends its connection", Target: "network", Judged: always("I11"), Place: proxies, Gate: true, faults: controlResets},
+		{Number: 27, Name: "worker-cut-off", Fault: "worker cut off from the leader only; from one peer only", Target: "network", Judged: always("I11"), Place: proxies, Gate: true, Lasts: 10 * time.Second, faults: cutWorker},
+		{Number: 28, Name: "torn-frame", Fault: "shuffle connection cut after N bytes of a frame", Target: "network", Judged: always("I11"), Place: proxies, Gate: true, Lasts: 10 * time.Second, faults: tornFrame},
+		{Number: 29, Name: "control-resets", Fault: "control messages repeated and lost: one in twenty pieces ends its connection", Target: "network", Judged: always("I11"), Place: proxies, faults: controlResets},
 		{Number: 37, Name: "worker-off-the-network", Fault: "worker's whole network namespace down 10 s, then back", Target: "worker", Judged: always("I11"), Place: netns, Needs: []Need{Root}, Gate: true, faults: worker10sDown},
-		{Number: 39, Name: "garbage", Fault: "idle connections, a message of 1 GiB, garbage bytes on every port", Target: "API", Judged: always("I11", "I17"), Gate: true, Lasts: 6 * time.Second, faults: garbage},
+		{Number: 39, Name: "garbage", Fault: "idle connections, a message of 1 GiB, garbage bytes on every port", Target: "API", Judged: always("I11"), Gate: true, Lasts: 6 * time.Second, faults: garbage},
 		{Number: 40, Name: "credentials", Fault: "names with `../`, no certificate, a worker's certificate calling Submit, expired token", Target: "API", Judged: []string{"I16"}, Needs: []Need{Credentials}},
 	}
 }
@@ -79,7 +79,7 @@ func workers() []Scenario {
 		{Number: 33, Name: "kill-early", Fault: "kill before the first checkpoint, at random times", Target: "worker", Judged: always("I11"), Lasts: 20 * time.Second, faults: killEarly},
 		{Number: 34, Name: "idle-partition", Fault: "source partition goes idle, resumes, goes idle", Target: "source", Judged: []string{"I9", "I11"}, Needs: []Need{IdleInput}},
 		{Number: 35, Name: "end-during-fault", Fault: "bounded input ends during a fault", Target: "sink", Judged: []string{"I1", "I2", "I3", "I13"}, Gate: true, Lasts: 5 * time.Second, faults: endDuringFault},
-		{Number: 36, Name: "cancel-race", Fault: "cancel racing with finish and with failover", Target: "client", Judged: []string{"I1", "I4", "I8", "I13", "I15"}, Gate: true, Clients: 8, faults: cancelRace},
+		{Number: 36, Name: "cancel-race", Fault: "cancel racing with finish and with failover", Target: "client", Judged: []string{"I1", "I4", "I8", "I13", "I15"}, Gate: true, Lasts: 10 * time.Second, Clients: 8, faults: cancelRace},
 		{Number: 45, Name: "lost-while-loading", Fault: "kill while loading a BLOCKING result whose producer must be re-run in another order", Target: "worker", Judged: []string{"I2", "I14"}, Needs: []Need{Checkpoints}},
 	}
 }
