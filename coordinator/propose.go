@@ -11,7 +11,6 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/api"
 	"github.com/sluiceio/sluice/coordinator/state"
-	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/proto/commandpb"
 )
 
@@ -113,10 +112,6 @@ func outcomeOf(err error) api.Outcome {
 func (n *node) Read(ctx context.Context) (*state.View, error) {
 	if n.reigning() == nil {
 		return nil, api.ErrNotLeader
-	}
-	if invariant.Without("verified-reads") {
-		view, _ := n.fsm.view()
-		return view, nil
 	}
 	lost, err := wait(ctx, n.futures, "verify leader", func() error { return n.raft.VerifyLeader().Error() })
 	switch {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/tally"
-	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
@@ -85,11 +84,7 @@ func (d *Desk) Serve(facts *state.Job, src *state.Source, settling Settling) (an
 			continue
 		case q.Have < len(mine) || last:
 			delete(d.requests, index)
-			from := q.Have
-			if invariant.Without("splits-once") {
-				from = max(0, from-1)
-			}
-			answers = append(answers, Answer{*q, mine[from:], last})
+			answers = append(answers, Answer{*q, mine[q.Have:], last})
 			continue
 		}
 		n := d.share(src, index, end-next)

@@ -12,9 +12,6 @@ func Mutants() []Mutant {
 	return []Mutant{
 		{"request-ids", "a request id that was served before makes another job", "leader-storm"},
 		{"adoption", "a new leader ends the task processes that run instead of adopting them", "all-coordinators"},
-		{"verified-reads", "a leader answers reads without asking a quorum whether it still leads", "leader-paused"},
 		{"abort-of-leftovers", "output in progress of an attempt that is gone stays", "kill-worker"},
-		{"checksums", "the checksum of a stored block is not compared", "damaged-results"},
-		{"splits-once", "a reader is given the last split that it has once more", "no-fault"},
 	}
 }

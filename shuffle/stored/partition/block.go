@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 
 	"github.com/sluiceio/sluice/flow/element"
-	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/shuffle/frame"
 )
 
@@ -111,7 +110,7 @@ func (b *Block) Verify(payload []byte) error {
 	if uint64(len(payload)) != uint64(b.Stored) {
 		return fmt.Errorf("%w: %d bytes of payload, header says %d", ErrCorrupt, len(payload), b.Stored)
 	}
-	if sum := Sum(payload); sum != b.Sum && !invariant.Without("checksums") {
+	if sum := Sum(payload); sum != b.Sum {
 		return fmt.Errorf("%w: checksum %08x, want %08x", ErrCorrupt, sum, b.Sum)
 	}
 	return nil
