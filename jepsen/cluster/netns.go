@@ -44,7 +44,6 @@ type namespaces struct {
 	names  []string
 	at     map[string]string // address by node
 	cut    map[link.Direction]bool
-	down   []string
 }
 
 func (s *namespaces) Name() string        { return "namespaces" }

@@ -21,9 +21,8 @@ type Observer struct {
 	Jobs   []string // whose progress is followed
 	Every  time.Duration
 
-	revision map[string]uint64 // newest by job
-	event    uint64            // newest recorded
-	looks    int
+	event uint64 // newest recorded
+	looks int
 }
 
 // patience of one look: less than the pause in which a leader is replaced.
