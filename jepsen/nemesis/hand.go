@@ -258,7 +258,7 @@ func (h *Hand) HealSyscalls() error {
 	h.mu.Unlock()
 	var errs []error
 	for _, t := range traces {
-		_ = t.cmd.Process.Signal(os.Interrupt) // strace lets go of what it traces
+		_ = t.cmd.Process.Kill() // the kernel lets go of what it traces; asked politely it waits for the call that it delays
 		errs = append(errs, t.group.Wait())
 		h.healed("heal", t.node.Name())
 	}
