@@ -13,10 +13,10 @@ EXAMPLES := $(sort $(patsubst %/,%,$(dir $(wildcard examples/*/main.go))))
 LDFLAGS  := -s -w
 
 .DEFAULT_GOAL := help
-.PHONY: help build gen check format vet static generated laws test speed demo jepsen bench verify data clean
+.PHONY: help build gen check format vet static generated laws test speed demo jepsen jepsen-long jepsen-mutants bench verify data clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/sluice, bin/bench-load for sluice bench, and every examples/NAME as bin/examples/NAME
 	@mkdir -p $(BIN)/examples
@@ -40,7 +40,7 @@ format:
 vet:
 	$(GO) vet ./...
 	@set -e; for m in $(NESTED); do echo "vet $$m"; $(GO) -C $$m vet ./...; done
-	$(GO) vet -tags jepsen ./jepsen/...
+	$(GO) vet -tags jepsen,mutants ./jepsen/...
 	GOOS=darwin $(GO) vet ./flow/... ./connector/... ./cmd/sluice/...
 
 # Built in the module that pins it, run in the one that it judges.
@@ -67,8 +67,22 @@ speed: ## the tests that protect speed, as ratios against plain loops in the sam
 demo: build ## the main job on a cluster of 3 + 3 processes whose leader is killed in the middle
 	$(GO) run ./internal/demo
 
-jepsen: build ## real processes under faults: kills of leaders and workers, damaged results, jobs that contend (JEPSEN='-run ALoss -kills 30 -seed 7')
-	$(GO) test -count=1 -tags jepsen -timeout 20m -v ./jepsen/scenario $(JEPSEN)
+# With JEPSEN, the tests of scenarios/bounded alone, which have flags of their own: -run ALoss -kills 30 -seed 7
+jepsen: build ## real processes under faults: 20 scenarios, and the tests of users' interface (JEPSEN='-run ALoss -kills 30': one test of bounded jobs)
+ifeq ($(strip $(JEPSEN)),)
+	$(BIN)/sluice jepsen run gate --parallel 2
+	$(GO) test -count=1 -tags jepsen -timeout 5m ./jepsen
+else
+	$(GO) test -count=1 -tags jepsen -timeout 20m -v ./jepsen/scenarios/bounded $(JEPSEN)
+endif
+
+jepsen-long: build ## every scenario that can run here, and an hour of random faults
+	$(BIN)/sluice jepsen run all
+	$(BIN)/sluice jepsen run random --duration 1h --workers 4
+
+jepsen-mutants: ## builds without one protection each: the suite must find every one
+	CGO_ENABLED=0 $(GO) build -trimpath -tags mutant -ldflags '$(LDFLAGS)' -o $(BIN)/sluice-mutant ./cmd/sluice
+	$(GO) test -count=1 -tags jepsen,mutants -timeout 20m -v ./jepsen/scenarios -run EachMutant
 
 bench: ## every benchmark, once
 	$(GO) test -run '^$$' -bench . -benchmem -p 1 ./...

@@ -26,10 +26,21 @@ const (
 // hasState reports whether this node belongs to a cluster: its log is not empty any more.
 func (n *node) hasState() bool { return n.raft.LastIndex() > 0 || n.raft.CurrentTerm() > 0 }
 
-// enter brings a node without state into a cluster: an existing one if anybody knows one, else a new one.
+// member: this node stands in the newest configuration that it has.
+func (n *node) member() bool {
+	_, is := n.server(raft.ServerID(n.id.ID))
+	return is
+}
+
+// enter brings a node without state into a cluster: an existing one if anybody knows one, else a new one. It goes on until the node
+// is a member: a term or a log alone may have been meant for somebody else. A leader that has removed a coordinator sends to its address for a
+// moment longer, and this node may have taken over that address.
 func (n *node) enter(ctx context.Context) error {
+	if n.hasState() {
+		return nil
+	}
 	var complained time.Time
-	for !n.hasState() {
+	for !n.member() {
 		err := n.tryToEnter(ctx)
 		if err != nil && time.Since(complained) > complainEach {
 			complained = time.Now()
@@ -204,10 +215,9 @@ func (n *node) belong(ctx context.Context) error {
 		if err := n.rememberCluster(view.Cluster()); err != nil {
 			return err
 		}
-		_, member := n.server(raft.ServerID(n.id.ID))
 		me := n.record()
 		switch {
-		case member && !leader.Here && leader.ID != n.id.ID && leader.Address != "" && !sameNode(view.Node(me.Id), me):
+		case n.member() && !leader.Here && leader.ID != n.id.ID && leader.Address != "" && !sameNode(view.Node(me.Id), me):
 			if err := n.joinAt(ctx, leader.Address); err != nil {
 				n.log.Debug("cannot announce this coordinator", "error", err)
 			}

@@ -89,7 +89,7 @@ func (a *app) root() *cobra.Command {
 		a.submitVerb(), a.planVerb(), a.listVerb(), a.statusVerb(), a.watermarksVerb(), a.waitVerb(), a.cancelVerb(), a.eventsVerb(), a.logsVerb(),
 		a.stopVerb(), a.savepointVerb(), a.checkpointsVerb(),
 		a.workersVerb(), a.peersVerb(), a.raftVerb(),
-		a.newVerb(), a.jobVerb(), a.digestVerb(), a.benchVerb(), a.contextVerb(), a.versionVerb(),
+		a.newVerb(), a.jobVerb(), a.digestVerb(), a.benchVerb(), a.jepsenVerb(), a.contextVerb(), a.versionVerb(),
 	)
 	root.SetHelpCommand(helpVerb())
 	return root

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/internal/vfs"
 )
 
@@ -196,6 +197,9 @@ func (c *committer) discard(name string) error {
 // AbortUnknown removes files in progress of this job and sink whose epochs are lower than those of the attempt, and
 // whose subtask was this one's. After a change of parallelism subtask i answers for all old indices ≡ i.
 func (c *committer) AbortUnknown(ctx context.Context, keep []connector.Committable) error {
+	if invariant.Without("abort-of-leftovers") {
+		return nil
+	}
 	kept := map[string]bool{}
 	for _, cm := range keep {
 		kept[string(cm.Data)] = true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/tally"
+	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -195,7 +196,7 @@ func (l *Leader) adopt(w *worker) {
 	for _, p := range w.session.register.Processes {
 		w.session.processes[processKey{p.Job, p.Process}] = &process{}
 		j := l.jobs[p.Job]
-		if j == nil {
+		if j == nil || invariant.Without("adoption") {
 			l.release(w, processKey{p.Job, p.Process}, "the job is not known or has ended")
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/sluiceio/sluice/internal/wire"
+	"github.com/sluiceio/sluice/jepsen/cluster/link"
 	"github.com/sluiceio/sluice/proto/apipb"
 )
 
@@ -24,6 +24,8 @@ type Options struct {
 	Workers      int
 	Slots        int      // per worker
 	Env          []string // added to the environment of every node, for example fail points
+	// Placement of the nodes; nil: Loopback.
+	Placement Placement
 	// WorkerArgs and CoordinatorArgs are added to the command lines.
 	WorkerArgs, CoordinatorArgs []string
 }
@@ -31,6 +33,7 @@ type Options struct {
 // Cluster is a set of nodes.
 type Cluster struct {
 	opts  Options
+	place Placement
 	nodes []*Node
 	conns []*grpc.ClientConn // parallel to the coordinators
 }
@@ -40,27 +43,29 @@ func New(opts Options) (*Cluster, error) {
 	if opts.Coordinators < 1 || opts.Workers < 0 || opts.Binary == "" || opts.Dir == "" {
 		return nil, fmt.Errorf("cluster options are incomplete: %+v", opts)
 	}
-	c := &Cluster{opts: opts}
-	free, err := wire.FreeLoopback(context.Background(), 3*(opts.Coordinators+opts.Workers))
-	if err != nil {
-		return nil, err
+	if opts.Placement == nil {
+		opts.Placement = Loopback()
 	}
-	next := func() (address string) {
-		address, free = free[0], free[1:]
-		return address
-	}
+	c := &Cluster{opts: opts, place: opts.Placement}
 	for i := range opts.Coordinators {
-		c.add(Coordinator, i, next(), next(), next())
+		if err := c.add(Coordinator, i); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
 	}
-	join := strings.Join(c.Addresses(), ",")
+	var join []string
+	for _, n := range c.nodes {
+		join = append(join, n.site.API.Advertise)
+	}
 	for i := range opts.Workers {
-		c.add(Worker, i, next(), next(), next())
+		if err := c.add(Worker, i); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
 	}
 	for _, n := range c.nodes {
-		n.args = append(n.args, "--join", join)
+		n.args = append(n.args, "--join", strings.Join(join, ","))
 	}
 	for _, n := range c.Role(Coordinator) {
-		conn, err := wire.Policy{}.Client(n.API)
+		conn, err := c.place.Policy().Client(n.API)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
@@ -69,23 +74,54 @@ func New(opts Options) (*Cluster, error) {
 	return c, nil
 }
 
-func (c *Cluster) add(role Role, i int, api, second, http string) {
-	n := &Node{name: fmt.Sprintf("%s-%d", role, i+1), role: role, API: api, HTTP: http, cfg: &c.opts}
+func (c *Cluster) add(role Role, i int) (err error) {
+	n := &Node{name: fmt.Sprintf("%s-%d", role, i+1), role: role, cfg: &c.opts}
+	if n.site, err = c.place.Site(context.Background(), n); err != nil {
+		return err
+	}
+	s := n.site
+	n.API, n.HTTP = s.API.Listen, s.HTTP.Listen
 	n.dir = filepath.Join(c.opts.Dir, n.name)
-	n.args = []string{string(role), "--data-dir", n.dir, "--listen", api, "--http-listen", http}
+	n.args = []string{string(role), "--data-dir", n.dir, "--listen", s.API.Listen, "--advertise", s.API.Advertise, "--http-listen", s.HTTP.Listen}
+	if c.place.Policy().Insecure {
+		n.args = append(n.args, "--insecure")
+	}
 	switch role {
 	case Coordinator:
-		n.args = append(n.args, "--raft-listen", second, "--bootstrap-expect", strconv.Itoa(c.opts.Coordinators))
+		n.args = append(n.args, "--raft-listen", s.Second.Listen, "--raft-advertise", s.Second.Advertise, "--bootstrap-expect", strconv.Itoa(c.opts.Coordinators))
 		n.args = append(n.args, c.opts.CoordinatorArgs...)
 	case Worker:
-		n.args = append(n.args, "--data-listen", second, "--slots", strconv.Itoa(c.opts.Slots))
+		n.args = append(n.args, "--data-listen", s.Second.Listen, "--data-advertise", s.Second.Advertise, "--slots", strconv.Itoa(c.opts.Slots))
 		n.args = append(n.args, c.opts.WorkerArgs...)
 	}
 	c.nodes = append(c.nodes, n)
+	return nil
 }
+
+// Nodes are all of them, coordinators first.
+func (c *Cluster) Nodes() []*Node { return c.nodes }
+
+// Node of a name; nil if there is none.
+func (c *Cluster) Node(name string) *Node {
+	for _, n := range c.nodes {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// Link hurts the direction between two nodes, as the placement can. HealLinks ends all of it.
+func (c *Cluster) Link(d link.Direction, r link.Rule) error { return c.place.Set(d, r) }
+
+// HealLinks ends everything that Link has done.
+func (c *Cluster) HealLinks() error { return c.place.Heal() }
 
 // Start starts every node and waits until a leader answers and all workers are registered.
 func (c *Cluster) Start(ctx context.Context) error {
+	if err := c.place.Open(ctx, c); err != nil {
+		return err
+	}
 	for _, n := range c.nodes {
 		if err := n.Start(ctx); err != nil {
 			return err
@@ -102,7 +138,7 @@ func (c *Cluster) Ready(ctx context.Context) error {
 		if last == nil {
 			return nil
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := Rest(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("cluster is not ready: %w", errors.Join(err, last))
 		}
 	}
@@ -170,7 +206,7 @@ func (c *Cluster) AwaitLeader(ctx context.Context, not *Node) (*Node, error) {
 		if err == nil && n != not {
 			return n, nil
 		}
-		if stop := pause(ctx, 20*time.Millisecond); stop != nil {
+		if stop := Rest(ctx, 20*time.Millisecond); stop != nil {
 			return nil, fmt.Errorf("no new leader: %w", errors.Join(stop, err))
 		}
 	}
@@ -213,12 +249,13 @@ func (c *Cluster) Close() error {
 	for i := len(c.nodes) - 1; i >= 0; i-- { // workers first: coordinators then see them leave in order
 		errs = append(errs, c.nodes[i].close(10*time.Second))
 	}
+	errs = append(errs, c.place.Close())
 	return errors.Join(errs...)
 }
 
-// pause waits for d or the end of ctx. The processes of a cluster share no clock and no channel with the test, so
+// Rest waits for d or the end of ctx. The processes of a cluster share no clock and no channel with the test, so
 // asking again is the only way to learn that something has happened.
-func pause(ctx context.Context, d time.Duration) error {
+func Rest(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -228,3 +265,9 @@ func pause(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
+
+// Insecure: clients need the leave to dial beyond loopback.
+func (c *Cluster) Insecure() bool { return c.place.Policy().Insecure }
+
+// Placement of the nodes.
+func (c *Cluster) Placement() Placement { return c.place }

@@ -74,7 +74,7 @@ func started(t *testing.T, n *Node, count int) {
 		if err == nil && strings.Count(string(log), "started") == count {
 			return
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := Rest(ctx, 5*time.Millisecond); err != nil {
 			t.Fatalf("%s: %v: %s", n.Name(), err, log)
 		}
 	}
@@ -93,7 +93,7 @@ func stopped(t *testing.T, n *Node) {
 		if err == nil && strings.Contains(string(state), ") T ") {
 			return
 		}
-		if err := pause(ctx, time.Millisecond); err != nil {
+		if err := Rest(ctx, time.Millisecond); err != nil {
 			t.Fatalf("paused node is in state %s", state)
 		}
 	}

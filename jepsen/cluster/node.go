@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -31,6 +33,7 @@ type Node struct {
 	// HTTP serves /metrics, /healthz and /readyz.
 	HTTP string
 	dir  string
+	site Site
 	args []string
 	cfg  *Options
 
@@ -41,7 +44,23 @@ type Node struct {
 		group  *run.Group
 		starts int
 		paused bool
+		env    []string // added at the next start
+		binary string   // of the next starts; empty: that of the cluster
 	}
+}
+
+// SetEnv is what the next starts of the node have in their environment on top of the cluster's, for example fail points.
+func (n *Node) SetEnv(env ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.env = env
+}
+
+// SetBinary is what the next starts of the node run.
+func (n *Node) SetBinary(path string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.binary = path
 }
 
 // Name is unique in the cluster: coordinator-1, worker-2, …
@@ -71,12 +90,17 @@ func (n *Node) Start(ctx context.Context) error {
 		return err
 	}
 	defer log.Close() // the child has its own descriptor
-	cmd := exec.Command(n.cfg.Binary, n.args...)
+	line := append(slices.Clone(n.site.Prefix), cmp.Or(n.mu.binary, n.cfg.Binary))
+	line = append(line, n.args...)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), n.cfg.Env...)
+	cmd.Env = slices.Concat(os.Environ(), n.cfg.Env, n.mu.env)
 	cmd.SysProcAttr = processAttributes()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)
+	}
+	if s, err := readStat(cmd.Process.Pid); err == nil {
+		note(marked{PID: cmd.Process.Pid, Start: s.start})
 	}
 	n.mu.starts++
 	n.mu.paused = false
@@ -194,4 +218,20 @@ func (n *Node) close(grace time.Duration) error {
 		err = errors.Join(err, group.Wait())
 	}
 	return err
+}
+
+// Advertised is the API address that other nodes are told.
+func (n *Node) Advertised() string { return n.site.API.Advertise }
+
+// Ports are the addresses on which the process listens.
+func (n *Node) Ports() []string {
+	return []string{n.site.API.Listen, n.site.Second.Listen, n.site.HTTP.Listen}
+}
+
+// KillIfAlive ends the process unless it has ended.
+func (n *Node) KillIfAlive() error {
+	if !n.Alive() {
+		return nil
+	}
+	return n.Kill()
 }

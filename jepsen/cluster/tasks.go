@@ -27,9 +27,18 @@ func (n *Node) Tasks() ([]Task, error) {
 	if parent == 0 {
 		return nil, fmt.Errorf("%s is not running", n.name)
 	}
-	entries, err := os.ReadDir("/proc")
+	tasks, err := tasksOf(parent)
 	if err != nil {
 		return nil, fmt.Errorf("task processes of %s: %w", n.name, err)
+	}
+	return tasks, nil
+}
+
+// tasksOf are the children of a process.
+func tasksOf(parent int) ([]Task, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
 	}
 	var tasks []Task
 	for _, e := range entries {
@@ -42,7 +51,7 @@ func (n *Node) Tasks() ([]Task, error) {
 			continue // it has ended meanwhile
 		}
 		if err != nil {
-			return nil, fmt.Errorf("task processes of %s: %w", n.name, err)
+			return nil, err
 		}
 		if s.parent == strconv.Itoa(parent) && !s.gone() {
 			tasks = append(tasks, Task{PID: pid, start: s.start})
@@ -105,7 +114,7 @@ func (n *Node) Crash(ctx context.Context) error {
 	}
 	for _, t := range tasks {
 		for t.Alive() {
-			if err := pause(ctx, time.Millisecond); err != nil {
+			if err := Rest(ctx, time.Millisecond); err != nil {
 				return fmt.Errorf("process %d of %s does not end: %w", t.PID, n.name, err)
 			}
 		}

@@ -66,7 +66,7 @@ func TestATaskIsPausedAndResumed(t *testing.T) {
 			if slices.Contains(step.states, s.state) {
 				break
 			}
-			if err := pause(ctx, time.Millisecond); err != nil {
+			if err := Rest(ctx, time.Millisecond); err != nil {
 				t.Fatalf("state %s, want one of %v", s.state, step.states)
 			}
 		}

@@ -102,6 +102,13 @@ func (r *Recorder) Fault(what, target string) {
 	r.write(Op{Client: "nemesis", Kind: Fault, What: what, Value: encode(target)})
 }
 
+// Hurt records a fault, or its end.
+func (r *Recorder) Hurt(what string, h Hurt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.write(Op{Client: "nemesis", Kind: Fault, What: what, Value: encode(h)})
+}
+
 // Note records an observation.
 func (r *Recorder) Note(what string, value any) {
 	r.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/internal/failpoint"
+	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/internal/pipe"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/vfs"
@@ -57,6 +58,7 @@ func (s Spec) environment() []string {
 	if points := os.Getenv(failpoint.Environment); points != "" { // a test breaks task processes too
 		env = append(env, failpoint.Environment+"="+points)
 	}
+	env = append(env, invariant.Mutant()...)
 	if s.Results != "" {
 		env = append(env, pipe.EnvResults+"="+s.Results)
 	}

@@ -16,13 +16,17 @@ import (
 
 // Config are the parameters of all built-in jobs; each says which it reads.
 type Config struct {
-	Job     string `flag:"job" default:"count" help:"which built-in job: count, pass, stages"`
+	Job     string `flag:"job" default:"count" help:"which built-in job: count, pass, stages, ledger"`
 	Records int64  `flag:"records" default:"1000000" help:"records to generate; -1: without end"`
 	Keys    int64  `flag:"keys" default:"1000" help:"number of different keys"`
 	Rate    int    `flag:"rate" default:"0" help:"records per second of the whole job; 0: full speed"`
 	Out     string `flag:"out" help:"directory for the rows; empty: they are counted and thrown away"`
-	Pause   int    `flag:"pause" default:"0" help:"microseconds that each subtask of stages rests after 1000 records"`
-	FailAt  int64  `flag:"fail-at" default:"-1" help:"number of the record at which the job fails, on every attempt; -1: none"`
+	Pause   int    `flag:"pause" default:"0" help:"microseconds that each subtask of stages and ledger rests after 1000 records"`
+	Seed    int64  `flag:"seed" default:"1" help:"of the keys of ledger"`
+	// Of ledger:
+	Partitions int64 `flag:"partitions" default:"4" help:"partitions of ledger's input"`
+	Window     int64 `flag:"window" default:"1000" help:"records of a partition that a window of ledger is long"`
+	FailAt     int64 `flag:"fail-at" default:"-1" help:"number of the record at which the job fails, on every attempt; -1: none"`
 }
 
 // builtin is one job.
@@ -37,6 +41,7 @@ func builtins() []builtin {
 		{"count", "generate records, count them by key: rows KEY|COUNT", count},
 		{"pass", "generate records and write each: rows NUMBER|KEY", pass},
 		{"stages", "two inputs merged, rebalanced, counted by key and gathered by the last digit of the key, stage by stage: rows DIGIT|KEYS|COUNT|SUM|XOR", stages},
+		{"ledger", "count and sign by key what came before each record: rows/ PARTITION|SEQ|KEY|COUNT|XOR|ATTEMPT, windows/ KEY|START|COUNT", ledger},
 	}
 }
 

@@ -1,0 +1,141 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluiceio/sluice/jepsen/cluster"
+	"github.com/sluiceio/sluice/jepsen/history"
+)
+
+// Reader follows the part files below a directory, as a consumer that trusts what is committed: it reads each once, when it
+// appears, and complains of each that is not there any more or has changed.
+type Reader struct {
+	Log  *history.Recorder
+	Job  string
+	Dir  string // of the job's output
+	seen map[string]int64
+	gone map[string]bool
+}
+
+// rowsOfANote bounds a line of the history.
+const rowsOfANote = 5000
+
+// Follow looks again and again until ctx ends. That is no error.
+func (r *Reader) Follow(ctx context.Context) error {
+	for {
+		if err := r.Look(); err != nil {
+			return err
+		}
+		if cluster.Rest(ctx, 200*time.Millisecond) != nil {
+			return nil
+		}
+	}
+}
+
+// Look reads what is new.
+func (r *Reader) Look() error {
+	if r.seen == nil {
+		r.seen, r.gone = map[string]int64{}, map[string]bool{}
+	}
+	there, err := parts(r.Dir)
+	if err != nil {
+		return err
+	}
+	for name, was := range r.seen {
+		if is, ok := there[name]; (!ok || is != was) && !r.gone[name] {
+			how := "removed"
+			if ok {
+				how = "changed in size"
+			}
+			r.gone[name] = true
+			r.Log.Note(history.NoteVanished, history.Vanished{Job: r.Job, Part: name, How: how})
+		}
+	}
+	for name := range there {
+		if _, ok := r.seen[name]; ok {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(r.Dir, name))
+		if errors.Is(err, fs.ErrNotExist) { // between the listing and the reading
+			r.Log.Note(history.NoteVanished, history.Vanished{Job: r.Job, Part: name, How: "removed"})
+			r.gone[name] = true
+		} else if err != nil {
+			return err
+		}
+		r.seen[name] = int64(len(raw))
+		rows := strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n")
+		for some := range slices.Chunk(rows, rowsOfANote) {
+			r.Log.Note(history.NoteRows, history.Rows{Job: r.Job, Part: name, Rows: some})
+		}
+	}
+	return nil
+}
+
+// parts are the visible files below dir, with their sizes. Hidden ones are output in progress.
+func parts(dir string) (map[string]int64, error) {
+	found := map[string]int64{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case path != dir && strings.HasPrefix(d.Name(), "."):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.IsDir():
+			return nil
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		found[name] = info.Size()
+		return err
+	})
+	return found, err
+}
+
+// Unfinished are the hidden files below dir: output that was never committed nor removed.
+func Unfinished(dir string) (left []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && !d.IsDir() && strings.Contains(strings.TrimPrefix(path, dir), string(filepath.Separator)+".") {
+			left = append(left, path)
+		}
+		return err
+	})
+	return left, err
+}
+
+// Committed are the rows of the visible files below dir, sorted.
+func Committed(dir string) (rows []string, err error) {
+	there, err := parts(dir)
+	if err != nil {
+		return nil, err
+	}
+	for name := range there {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, slices.DeleteFunc(strings.Split(string(raw), "\n"), func(r string) bool { return r == "" })...)
+	}
+	slices.Sort(rows)
+	return rows, nil
+}
