@@ -158,8 +158,8 @@ func TestWhichRegionsTakePartInCheckpoints(t *testing.T) {
 	}{
 		"endless":                        {wordcount(false), "", "c"},
 		"endless, switched off":          {wordcount(false), "0s", "-"},
-		"bounded":                        {wordcount(true), "", "--"},
-		"bounded, asked for":             {wordcount(true), "1s", "-c"},
+		"bounded":                        {wordcount(true), "", "----"},
+		"bounded, asked for":             {wordcount(true), "1s", "--cc"},
 		"endless and spilling":           {spills, "", "E026 main.go:9"},
 		"endless and spilling, switched": {spills, "0s", "-"},
 	} {

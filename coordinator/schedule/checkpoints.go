@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/checkpoint"
 	"github.com/sluiceio/sluice/coordinator/recovery"
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -50,6 +51,7 @@ func (l *Leader) checkpoints(j *job, facts *state.Job) {
 			l.proposeCheckpoint(j, facts, a)
 		}
 	}
+	l.sweep(j, facts)
 }
 
 // sessionFor finds the session of a process, by its serial; 0: it cannot be spoken to now.
@@ -115,7 +117,7 @@ func (l *Leader) failCheckpoints(j *job, facts *state.Job, cause *jobpb.Failure)
 	}
 	set := recovery.RestartSet(facts, broken, func(t *jobpb.Subtask, p *jobpb.Partition) bool { return l.missing(j, t, p) != "" })
 	l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_RestartRegions{RestartRegions: &commandpb.RestartRegions{
-		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set.Regions), Cause: cause, RestartAtUs: at, Lost: set.Lost, Reordered: set.Reordered,
+		Job: j.id, JobEpoch: facts.Epoch(), Regions: glance.Epochs(facts, set.Regions), Cause: cause, RestartAtUs: at, Lost: set.Lost, Reordered: set.Reordered,
 	}}}, f)
 }
 
@@ -158,15 +160,7 @@ func (l *Leader) targets(own string, turn uint64) []*taskpb.StoreAddress {
 			near = append(near, a)
 		}
 	}
-	return slices.Concat(rotated(far, turn), rotated(near, turn))
-}
-
-func rotated(as []*taskpb.StoreAddress, turn uint64) []*taskpb.StoreAddress {
-	if len(as) == 0 {
-		return nil
-	}
-	n := int(turn % uint64(len(as)))
-	return slices.Concat(as[n:], as[:n])
+	return slices.Concat(checkpoint.Rotated(far, turn), checkpoint.Rotated(near, turn))
 }
 
 // addresses tell where the stores answer that hold objects.

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
@@ -38,7 +39,7 @@ func fill(m protoreflect.Message) {
 func TestReportsAndDiscoveriesLoseNoFieldOnTheirWay(t *testing.T) {
 	u := &taskpb.SubtaskUpdate{}
 	fill(u.ProtoReflect())
-	if got := wellFormed(u); !proto.Equal(got, u) {
+	if got := glance.WellFormed(u); !proto.Equal(got, u) {
 		t.Errorf("a report became %v, it was %v", got, u)
 	}
 	d := &taskpb.SplitsDiscovered{}

@@ -1,10 +1,11 @@
 package schedule
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
+	"github.com/sluiceio/sluice/coordinator/rollout"
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -41,7 +42,7 @@ func (l *Leader) deployIssued(j *job, facts *state.Job) {
 		if t.State != jobpb.SubtaskState_SUBTASK_SCHEDULED || w == nil || facts.Region(t.Region).Status == jobpb.RegionStatus_REGION_RESTARTING {
 			continue
 		}
-		if !j.sent.knows(int(pos), t.Attempt, w.session.serial) {
+		if !j.sent.Knows(int(pos), t.Attempt, w.session.serial) {
 			missing[t.Worker] = append(missing[t.Worker], pos)
 		}
 	}
@@ -58,9 +59,9 @@ func (l *Leader) sendDeployments(j *job, facts *state.Job, missing map[string][]
 			continue
 		}
 		positions := slices.DeleteFunc(missing[id], func(pos int32) bool { return !j.rollout.MayRun(facts, j.counts, facts.At(int(pos))) })
-		for _, group := range byProcess(facts, positions) {
+		for _, group := range glance.ByProcess(facts, positions) {
 			if sources == nil {
-				sources = enumerated(facts)
+				sources = glance.Enumerated(facts)
 			}
 			l.sendDeployment(j, facts, w, group, sources)
 		}
@@ -75,49 +76,10 @@ func (l *Leader) addSilent(j *job, facts *state.Job, s *survey) {
 			continue
 		}
 		w := l.usable(t.Worker)
-		if w != nil && j.sent.knows(pos, t.Attempt, w.session.serial) && l.now.Sub(j.sent[pos].at) >= l.cfg.Resend {
+		if w != nil && j.sent.Knows(pos, t.Attempt, w.session.serial) && l.now.Sub(j.sent[pos].At) >= l.cfg.Resend {
 			s.missing[t.Worker] = append(s.missing[t.Worker], int32(pos))
 		}
 	}
-}
-
-// byProcess groups positions by task process and by the checkpoint that they begin with, in the order of both.
-func byProcess(facts *state.Job, positions []int32) [][]int32 {
-	type with struct{ process, restore uint64 }
-	groups := map[with][]int32{}
-	for _, p := range positions {
-		t := facts.At(int(p))
-		k := with{t.Process, facts.Region(t.Region).Restore}
-		groups[k] = append(groups[k], p)
-	}
-	var all [][]int32
-	for _, k := range slices.SortedFunc(maps.Keys(groups), func(a, b with) int {
-		return cmp.Or(cmp.Compare(a.process, b.process), cmp.Compare(a.restore, b.restore))
-	}) {
-		all = append(all, groups[k])
-	}
-	return all
-}
-
-// enumerated are, by chain, the sources whose splits are not all known.
-func enumerated(facts *state.Job) map[int32][]int32 {
-	sources := map[int32][]int32{}
-	for _, s := range facts.Sources() {
-		if !s.Complete() {
-			sources[s.Chain()] = append(sources[s.Chain()], s.Operator())
-		}
-	}
-	return sources
-}
-
-// goneOn are the enumerators that go on behind splits which are known already.
-func goneOn(facts *state.Job, operators []int32) (out []*taskpb.EnumeratorState) {
-	for _, op := range operators {
-		if src := facts.Source(op); src.Len() > 0 {
-			out = append(out, &taskpb.EnumeratorState{Operator: op, State: src.Enumerator(), Offset: int32(src.Len())})
-		}
-	}
-	return out
 }
 
 func (l *Leader) sendDeployment(j *job, facts *state.Job, w *worker, positions []int32, sources map[int32][]int32) {
@@ -137,10 +99,10 @@ func (l *Leader) sendDeployment(j *job, facts *state.Job, w *worker, positions [
 		j.opening.look = j.opening.look || s.Gated
 		if t.Index == 0 {
 			s.Enumerate = sources[t.Chain]
-			s.Enumerators = goneOn(facts, s.Enumerate)
+			s.Enumerators = glance.GoneOn(facts, s.Enumerate)
 		}
 		m.Subtasks = append(m.Subtasks, s)
-		j.sent.put(facts.Size(), int(pos), sent{attempt: t.Attempt, session: w.session.serial, at: l.now})
+		j.sent.Put(facts.Size(), int(pos), rollout.Told{Attempt: t.Attempt, Session: w.session.serial, At: l.now})
 	}
 	m.Locations = j.where.Locations(facts, positions, func(id string) string { return l.v.Worker(id).GetDataAddress() })
 	k := processKey{j.id, m.Process}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/coordinator/recovery"
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -44,7 +45,7 @@ func (l *Leader) end(j *job, facts *state.Job) {
 	j.scan = false
 	s := l.survey(j, facts)
 	l.place(j, s.places)
-	if ends(facts.Status()) {
+	if glance.Ends(facts.Status()) {
 		l.stopAttempts(j, facts, s)
 		if len(s.stopping) > 0 || len(s.gone) > 0 {
 			return
@@ -52,15 +53,15 @@ func (l *Leader) end(j *job, facts *state.Job) {
 	}
 	l.checkpoints(j, facts) // processes wait to hear of the last one
 	// Output of a completed checkpoint is never taken back: it becomes visible first, however the job ends.
-	abort := ends(facts.Status()) && len(completedOutput(facts)) == 0
+	abort := glance.Ends(facts.Status()) && len(glance.Completed(facts)) == 0
 	if j.commit.since.IsZero() || j.commit.abort != abort {
 		receipt := j.commit.receipt
 		j.commit = commit{abort: abort, since: l.now}
 		l.resolve(receipt)
 	}
 	output := facts.Committables()
-	if !abort && ends(facts.Status()) {
-		output = completedOutput(facts)
+	if !abort && glance.Ends(facts.Status()) {
+		output = glance.Completed(facts)
 	}
 	if l.commitOutput(j, facts, output) {
 		l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_EndJob{EndJob: &commandpb.EndJob{
@@ -91,29 +92,12 @@ func (l *Leader) note(j *job, facts *state.Job) string {
 	return fmt.Sprintf("uncommitted output up to id %d, %d parts, is retained where it was prepared: %s", last, n, why)
 }
 
-// completedOutput is what belongs to completed checkpoints and is not confirmed, in order. Sinks of other regions prepare
-// theirs for the end of the job.
-func completedOutput(facts *state.Job) []*jobpb.Committable {
-	newest, p := facts.Newest(), facts.Plan()
-	if newest == nil || len(facts.Committables()) == 0 {
-		return nil
-	}
-	in := map[string]bool{}
-	for _, c := range p.Chains {
-		pos, _ := facts.Position(c.Index, 0)
-		for _, o := range c.Operators {
-			in[p.Graph.Operators[o].Id] = p.Regions[facts.At(pos).Region].Checkpointed
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(facts.Committables()), func(c *jobpb.Committable) bool { return !in[c.Sink] || c.Checkpoint > newest.Id })
-}
-
 // commitCompleted makes the output of completed checkpoints visible while the job runs. One commit is under way at a time.
 func (l *Leader) commitCompleted(j *job, facts *state.Job) {
 	if j.cycle == nil || len(facts.Committables()) == 0 {
 		return
 	}
-	if output := completedOutput(facts); len(output) > 0 {
+	if output := glance.Completed(facts); len(output) > 0 {
 		l.commitOutput(j, facts, output)
 	}
 }
@@ -122,12 +106,12 @@ func (l *Leader) commitCompleted(j *job, facts *state.Job) {
 func (l *Leader) commitOutput(j *job, facts *state.Job, all []*jobpb.Committable) bool {
 	c, output := &j.commit, len(all)
 	deadline := c.since.Add(l.cfg.AbortTimeout)
-	given := ends(facts.Status()) || facts.Head().Desired == jobpb.JobStatus_JOB_CANCELLED
-	if going(facts.Status()) {
+	given := glance.Ends(facts.Status()) || facts.Head().Desired == jobpb.JobStatus_JOB_CANCELLED
+	if glance.Going(facts.Status()) {
 		given = false
 	}
 	switch {
-	case c.hopeless != nil && ends(facts.Status()):
+	case c.hopeless != nil && glance.Ends(facts.Status()):
 		return true
 	case c.hopeless != nil:
 		l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_FailJob{FailJob: &commandpb.FailJob{
@@ -154,7 +138,7 @@ func (l *Leader) commitOutput(j *job, facts *state.Job, all []*jobpb.Committable
 	case w != nil:
 		l.sendCommit(j, facts, w, number, all)
 		return false
-	case output == 0, going(facts.Status()):
+	case output == 0, glance.Going(facts.Status()):
 		return true // leftovers are removed by a process that is there; none is started for them
 	}
 	l.newCommitter(j, facts)
@@ -285,7 +269,7 @@ func (l *Leader) confirm(j *job, facts *state.Job) {
 		if j.commit.receipt == rc {
 			j.commit.receipt = nil
 		}
-		if j.commit.upTo == last && going(facts.Status()) {
+		if j.commit.upTo == last && glance.Going(facts.Status()) {
 			j.commit = commit{} // for the next checkpoint
 		}
 		l.resolve(rc)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/coordinator/recovery"
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/tally"
 	"github.com/sluiceio/sluice/coordinator/timer"
@@ -16,17 +17,15 @@ import (
 
 // Codes of failures that the scheduler finds.
 const (
-	CodeWorkerLost = "E110" // the worker of an attempt was lost
-	CodeNoPlan     = "E111" // planning failed on several workers
-	CodeTooMany    = "E112" // more splits than the coordinators can keep
-	CodeDrained    = "E113" // the worker of an attempt is being drained
-	CodeBadSplits  = "E114" // an enumerator reported splits that cannot be taken
-	CodeNotVisible = "E115" // output could not be committed
-	CodeVanished   = "E116" // an attempt ended and nobody said why
-	CodeResultLost = "E131" // a stored result that is still wanted cannot be read
+	CodeWorkerLost = "E110"              // the worker of an attempt was lost
+	CodeNoPlan     = "E111"              // planning failed on several workers
+	CodeTooMany    = "E112"              // more splits than the coordinators can keep
+	CodeDrained    = "E113"              // the worker of an attempt is being drained
+	CodeBadSplits  = "E114"              // an enumerator reported splits that cannot be taken
+	CodeNotVisible = "E115"              // output could not be committed
+	CodeVanished   = glance.CodeVanished // an attempt ended and nobody said why
+	CodeResultLost = "E131"              // a stored result that is still wanted cannot be read
 )
-
-func timeOf(micros int64) time.Time { return time.UnixMicro(micros) }
 
 // judge decides what follows from broken regions: a restart, or the end of the job. It reports whether it did.
 func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
@@ -69,7 +68,7 @@ func (l *Leader) judge(j *job, facts *state.Job, s *survey) bool {
 		return false // all of it waits for its next attempts already
 	}
 	return l.proposeJob(j, &commandpb.Command{Command: &commandpb.Command_RestartRegions{RestartRegions: &commandpb.RestartRegions{
-		Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, set.Regions), Cause: cause, RestartAtUs: at, Lost: set.Lost, Reordered: set.Reordered,
+		Job: j.id, JobEpoch: facts.Epoch(), Regions: glance.Epochs(facts, set.Regions), Cause: cause, RestartAtUs: at, Lost: set.Lost, Reordered: set.Reordered,
 	}}}, &flight{Done: func(state.Result) { j.settle = time.Time{} }})
 }
 
@@ -134,7 +133,7 @@ func (l *Leader) stopAttempts(j *job, facts *state.Job, s *survey) {
 		return
 	}
 	h := facts.Head()
-	of := stopCause{epoch: h.Epoch, restarts: h.Restarts + h.Losses, ending: ends(h.Status)}
+	of := stopCause{epoch: h.Epoch, restarts: h.Restarts + h.Losses, ending: glance.Ends(h.Status)}
 	if st := &j.stop; st.since.IsZero() || st.of != of {
 		*st = stopping{of: of, since: l.now, told: map[string]uint64{}, ended: map[string]uint64{}}
 	}
@@ -148,7 +147,7 @@ func (l *Leader) stopAttempts(j *job, facts *state.Job, s *survey) {
 		}
 		if again || st.told[id] != w.session.serial {
 			st.told[id] = w.session.serial
-			l.send(w, cancelMessage(facts, haltedRegions(facts)))
+			l.send(w, glance.CancelMessage(facts, glance.Halted(facts)))
 		}
 		if overdue && st.ended[id] != w.session.serial {
 			st.ended[id] = w.session.serial
@@ -163,24 +162,11 @@ func (l *Leader) stopAttempts(j *job, facts *state.Job, s *survey) {
 	}
 }
 
-// haltedRegions are the regions of a Cancel with the epochs that must end; none: all of the job.
-func haltedRegions(facts *state.Job) (rs []*regionEpoch) {
-	if ends(facts.Status()) {
-		return nil
-	}
-	for r := range facts.Regions() {
-		if r.Status == jobpb.RegionStatus_REGION_RESTARTING {
-			rs = append(rs, &regionEpoch{Region: r.Index, Epoch: r.Epoch - 1})
-		}
-	}
-	return rs
-}
-
 // releaseActing ends the processes on a worker in which attempts act that should have stopped. A goroutine cannot be
 // killed, a process can.
 func (l *Leader) releaseActing(j *job, facts *state.Job, w *worker) {
 	for t := range facts.Subtasks() {
-		halted := ends(facts.Status()) || facts.Region(t.Region).Status == jobpb.RegionStatus_REGION_RESTARTING
+		halted := glance.Ends(facts.Status()) || facts.Region(t.Region).Status == jobpb.RegionStatus_REGION_RESTARTING
 		if halted && tally.Acts(t.State) && t.Worker == w.id {
 			l.release(w, processKey{j.id, t.Process}, "its attempts did not stop in time")
 		}

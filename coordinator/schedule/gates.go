@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sluiceio/sluice/coordinator/rollout"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/tally"
 	"github.com/sluiceio/sluice/coordinator/timer"
@@ -17,7 +18,7 @@ import (
 // what was told belongs to an attempt and a session.
 type opening struct {
 	look bool
-	told sentList
+	told rollout.ToldList
 	pace timer.Pace
 }
 
@@ -69,13 +70,13 @@ type processOn struct {
 func (l *Leader) opens(j *job, facts *state.Job, pos int, again bool) (k processOn, tell, silent bool) {
 	t := facts.At(pos)
 	w := l.usable(t.Worker)
-	if !tally.Acts(t.State) || w == nil || !j.sent.knows(pos, t.Attempt, w.session.serial) {
+	if !tally.Acts(t.State) || w == nil || !j.sent.Knows(pos, t.Attempt, w.session.serial) {
 		return k, false, false
 	}
 	told := &j.opening.told
-	tell = !told.knows(pos, t.Attempt, w.session.serial) || again && !t.Produced
+	tell = !told.Knows(pos, t.Attempt, w.session.serial) || again && !t.Produced
 	if tell {
-		told.put(facts.Size(), pos, sent{attempt: t.Attempt, session: w.session.serial, at: l.now})
+		told.Put(facts.Size(), pos, rollout.Told{Attempt: t.Attempt, Session: w.session.serial, At: l.now})
 	}
 	return processOn{w.id, t.Process}, tell, !t.Produced
 }

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/sluiceio/sluice/coordinator/checkpoint"
+	"github.com/sluiceio/sluice/coordinator/rollout"
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
-	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
 // job is what this leader knows of a job that has not ended, besides the facts.
@@ -23,7 +24,7 @@ type job struct {
 
 	track
 	build   build
-	sent    sentList // by position: which attempts a worker knows of
+	sent    rollout.ToldList // by position: which attempts a worker knows of
 	deploys timer.Pace
 	stop    stopping
 	places  map[string]bool    // workers on which it has something
@@ -35,36 +36,15 @@ type job struct {
 	sources   map[int32]*source
 	commit    commit
 	cycle     *checkpoint.Cycle // nil: the job takes no checkpoints
-	acts      []bool            // by region: an old attempt on a connected worker acted when the job was surveyed last
-	want      *want             // nil: to be found out
-	waits     bool              // in Leader.waiting
+	broom     checkpoint.Broom
+	acts      []bool // by region: an old attempt on a connected worker acted when the job was surveyed last
+	want      *want  // nil: to be found out
+	waits     bool   // in Leader.waiting
 	since     time.Time
 	surveyed  time.Time
 	stuck     time.Time // it has wanted slots in vain since then
 	heldAt    time.Time // when this leader proposed the last HoldJob
 	committer uint64    // number of a committing process that is gone
-}
-
-// sent is the newest attempt of a subtask that a session knows of.
-type sent struct {
-	attempt uint32
-	session uint64 // serial
-	at      time.Time
-}
-
-// sentList is made when the first attempt is known.
-type sentList []sent
-
-func (l *sentList) put(size, pos int, s sent) {
-	if len(*l) != size {
-		*l = make(sentList, size)
-	}
-	(*l)[pos] = s
-}
-
-// knows reports whether the session has been told of the attempt, or told of it.
-func (l sentList) knows(pos int, attempt uint32, session uint64) bool {
-	return pos < len(l) && l[pos].attempt == attempt && l[pos].session == session
 }
 
 // mostPause is the longest pause between repetitions of a message.
@@ -84,7 +64,7 @@ func (l *Leader) touch(facts *state.Job) {
 	if j == nil {
 		j = &job{id: facts.ID(), number: facts.Number(), scan: true, sources: map[int32]*source{}}
 		l.jobs[j.id] = j
-	} else if j.last == nil || moved(j.last, facts) {
+	} else if j.last == nil || glance.Moved(j.last, facts) {
 		j.scan = true
 	}
 	if j.last != nil && j.last.ScheduledAt() != facts.ScheduledAt() {
@@ -93,22 +73,6 @@ func (l *Leader) touch(facts *state.Job) {
 	}
 	j.last = facts
 	l.mark(j)
-}
-
-// moved reports whether something happened between two states of a job that concerns more than the subtasks whose records
-// changed: attempts were fenced, the job ends, or an attempt ended otherwise than by finishing.
-func moved(a, b *state.Job) bool {
-	ha, hb := a.Head(), b.Head()
-	return ha.Status != hb.Status && !(going(ha.Status) && going(hb.Status)) || ha.Epoch != hb.Epoch ||
-		ha.Restarts != hb.Restarts || ha.Losses != hb.Losses || ha.Desired != hb.Desired ||
-		a.Count(jobpb.SubtaskState_SUBTASK_FAILED) != b.Count(jobpb.SubtaskState_SUBTASK_FAILED) ||
-		a.Count(jobpb.SubtaskState_SUBTASK_CANCELLED) != b.Count(jobpb.SubtaskState_SUBTASK_CANCELLED) ||
-		ends(hb.Status) && a.Active() != b.Active()
-}
-
-// going reports whether regions of a job in this status run or wait for slots.
-func going(s jobpb.JobStatus) bool {
-	return s == jobpb.JobStatus_JOB_WAITING || s == jobpb.JobStatus_JOB_RUNNING || s == jobpb.JobStatus_JOB_RESTARTING
 }
 
 // ended lets go of a job that reached its terminal status.
@@ -132,6 +96,7 @@ func (l *Leader) ended(j *job) {
 	l.lanes.Forget(reportLane + j.id)
 	l.lanes.Forget(releaseLane + j.id)
 	l.lanes.Forget(checkpointLane + j.id)
+	l.lanes.Forget(objectLane + j.id)
 	for operator := range j.sources { // any order: entries of a map
 		l.lanes.Forget(splitKey(j, operator))
 	}
@@ -279,13 +244,4 @@ func (l *Leader) forget() {
 	l.propose(forgetLane, &commandpb.Command{Command: &commandpb.Command_ForgetJobs{ForgetJobs: &commandpb.ForgetJobs{Jobs: ids}}}, &flight{
 		Done: func(state.Result) { l.forget() },
 	})
-}
-
-// regionEpochs names regions with the epochs that are known of them.
-func regionEpochs(facts *state.Job, regions []int32) []*taskpb.RegionEpoch {
-	var rs []*taskpb.RegionEpoch
-	for _, r := range regions {
-		rs = append(rs, &taskpb.RegionEpoch{Region: r, Epoch: facts.Region(r).Epoch})
-	}
-	return rs
 }

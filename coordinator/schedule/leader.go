@@ -113,6 +113,8 @@ func (l *Leader) fold(e Event) {
 		l.published(e)
 	case Fetched:
 		l.fetched(e)
+	case Objects:
+		l.objectsOf(e.Worker, e.Report)
 	case ProposalDone:
 		l.done(e)
 	case Tick:
@@ -263,6 +265,7 @@ const (
 	releaseLane = "release/" // + job: stored results that nobody needs
 	// + job: steps of its checkpoints
 	checkpointLane = "checkpoint/"
+	objectLane     = "objects/" // + job: objects of checkpoints that nobody needs
 	forgetLane     = "forget"
 )
 

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/tally"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -100,7 +101,7 @@ func (l *Leader) void(w *worker, r *controlpb.Report, rc *receipt) {
 
 // addReport queues a report for the next UpdateSubtasks, unless it cannot change anything any more.
 func (l *Leader) addReport(j *job, facts *state.Job, u *taskpb.SubtaskUpdate, rc *receipt) {
-	if void(facts, u) {
+	if glance.Void(facts, u) {
 		l.resolve(rc)
 		return
 	}
@@ -108,41 +109,7 @@ func (l *Leader) addReport(j *job, facts *state.Job, u *taskpb.SubtaskUpdate, rc
 	if rc != nil {
 		rcs = []*receipt{rc}
 	}
-	j.reports = append(j.reports, report{update: wellFormed(u), receipts: rcs})
-}
-
-// void reports whether an attempt that says this of itself is over, or said it before.
-func void(facts *state.Job, u *taskpb.SubtaskUpdate) bool {
-	t := facts.Subtask(u.GetChain(), u.GetIndex())
-	if t == nil || t.Attempt != u.Attempt {
-		return true
-	}
-	switch t.State {
-	case jobpb.SubtaskState_SUBTASK_SCHEDULED:
-		return false
-	case jobpb.SubtaskState_SUBTASK_FINISHING:
-		return u.State == jobpb.SubtaskState_SUBTASK_RUNNING || u.State == jobpb.SubtaskState_SUBTASK_FINISHING
-	case jobpb.SubtaskState_SUBTASK_RUNNING:
-		return u.State == jobpb.SubtaskState_SUBTASK_RUNNING && (t.Produced || !u.Produced) && (t.Loaded || !u.Loaded)
-	}
-	return true
-}
-
-// wellFormed makes an update acceptable to the facts. Output that is not cannot be kept, which fails the attempt.
-func wellFormed(u *taskpb.SubtaskUpdate) *taskpb.SubtaskUpdate {
-	n := &taskpb.SubtaskUpdate{
-		Chain: u.Chain, Index: u.Index, Attempt: u.Attempt, Region: u.Region, RegionEpoch: u.RegionEpoch, State: u.State,
-		Failure: u.Failure.Bounded(), Committables: u.Committables, Counters: u.Counters, Partitions: u.Partitions,
-		Produced: u.Produced, Loaded: u.Loaded,
-	}
-	for _, c := range u.Committables {
-		if err := c.Validate(); err != nil {
-			n.State, n.Committables = jobpb.SubtaskState_SUBTASK_FAILED, nil
-			n.Failure = (&jobpb.Failure{Code: state.CodeBadOutput, Kind: jobpb.FailureKind_FAILURE_FATAL, Message: "prepared output: " + err.Error()}).Bounded()
-			break
-		}
-	}
-	return n
+	j.reports = append(j.reports, report{update: glance.WellFormed(u), receipts: rcs})
 }
 
 // reportGone queues the end of attempts that nobody else will report. They are found again as long as they matter, so a
@@ -171,7 +138,7 @@ func (l *Leader) flushReports(j *job, facts *state.Job) {
 	var batch []report
 	n, bytes := 0, 0
 	for _, r := range j.reports {
-		if void(facts, r.update) {
+		if glance.Void(facts, r.update) {
 			l.resolveAll(r)
 			n++
 			continue
@@ -238,15 +205,15 @@ func (l *Leader) exited(w *worker, j *job, facts *state.Job, r *controlpb.Report
 		if t.Process != r.Process || t.Worker != w.id || !tally.Acts(t.State) {
 			continue
 		}
-		u := updateOf(t, facts.Region(t.Region), jobpb.SubtaskState_SUBTASK_FAILED, nil)
+		u := glance.UpdateOf(t, facts.Region(t.Region), jobpb.SubtaskState_SUBTASK_FAILED, nil)
 		switch {
 		case x.GetKind() == jobpb.FailureKind_FAILURE_UNSPECIFIED:
 			u.State = jobpb.SubtaskState_SUBTASK_CANCELLED // it was asked to end
 		case first:
-			u.Failure = exitFailure(x)
+			u.Failure = glance.ExitFailure(x)
 		default:
 			// The story is told once; thousands of copies of a stack would not fit the log.
-			u.Failure = &jobpb.Failure{Kind: jobpb.FailureKind_FAILURE_LOSS, Code: exitFailure(x).Code, Message: "its task process ended"}
+			u.Failure = &jobpb.Failure{Kind: jobpb.FailureKind_FAILURE_LOSS, Code: glance.ExitFailure(x).Code, Message: "its task process ended"}
 		}
 		first = false
 		if rc != nil {
@@ -255,18 +222,4 @@ func (l *Leader) exited(w *worker, j *job, facts *state.Job, r *controlpb.Report
 		l.addReport(j, facts, u, rc)
 	}
 	l.resolve(rc)
-}
-
-// exitFailure is why a process ended.
-func exitFailure(x *controlpb.ProcessExit) *jobpb.Failure {
-	if x.Failure != nil {
-		f := proto.CloneOf(x.Failure)
-		f.Kind = x.Kind
-		if f.Stack == "" {
-			f.Stack = x.StderrTail
-		}
-		return f.Bounded()
-	}
-	f := &jobpb.Failure{Kind: x.Kind, Code: CodeVanished, Message: "the task process ended: " + x.Reason, Stack: x.StderrTail}
-	return f.Bounded()
 }

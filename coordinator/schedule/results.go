@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/supply"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -39,7 +41,7 @@ func (l *Leader) missing(j *job, t *jobpb.Subtask, p *jobpb.Partition) string {
 	switch {
 	case f == nil || f.Health != commandpb.WorkerHealth_WORKER_ALIVE:
 		return "worker " + t.Worker + " was lost"
-	case f.Draining && f.DrainDeadlineUs > 0 && !l.now.Before(timeOf(f.DrainDeadlineUs)):
+	case f.Draining && f.DrainDeadlineUs > 0 && !l.now.Before(time.UnixMicro(f.DrainDeadlineUs)):
 		return "worker " + t.Worker + " has been drained"
 	}
 	return ""
@@ -84,7 +86,7 @@ func (l *Leader) surveyResults(j *job, facts *state.Job, s *survey, t *jobpb.Sub
 		} else if p.GetState() == jobpb.PartitionState_PARTITION_LOST {
 			why = "a reader could not read it"
 		}
-		f := lossOf(t, CodeResultLost, "the stored result of "+facts.Plan().Chains[t.Chain].Name+" cannot be read: "+why)
+		f := glance.LossOf(t, CodeResultLost, "the stored result of "+facts.Plan().Chains[t.Chain].Name+" cannot be read: "+why)
 		if p := supply.Of(t, e); p != nil {
 			f.Lost = []*jobpb.PartitionRef{{Edge: e, Producer: t.Index, Attempt: p.Attempt}}
 		}
@@ -94,7 +96,7 @@ func (l *Leader) surveyResults(j *job, facts *state.Job, s *survey, t *jobpb.Sub
 		s.causes = append(s.causes, f)
 	}
 	if w := l.v.Worker(t.Worker); len(t.Partitions) > 0 && w.GetDraining() && w.DrainDeadlineUs > l.now.UnixMicro() {
-		l.wakeAt(j, timeOf(w.DrainDeadlineUs))
+		l.wakeAt(j, time.UnixMicro(w.DrainDeadlineUs))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -162,7 +163,7 @@ func (s *sim) checkResults(j *state.Job) {
 	needs := j.Needs()
 	for t := range j.Subtasks() {
 		for _, p := range t.Partitions {
-			if p.State == jobpb.PartitionState_PARTITION_RELEASED && needs.Partition(p.Edge, t.Index) && !ends(j.Status()) {
+			if p.State == jobpb.PartitionState_PARTITION_RELEASED && needs.Partition(p.Edge, t.Index) && !glance.Ends(j.Status()) {
 				s.t.Fatalf("job %s: the result of %d[%d] for edge %d is needed and released", j.ID(), t.Chain, t.Index, p.Edge)
 			}
 		}

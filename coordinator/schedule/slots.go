@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/placement"
 	"github.com/sluiceio/sluice/coordinator/rollout"
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/supply"
 	"github.com/sluiceio/sluice/coordinator/tally"
@@ -58,14 +59,14 @@ func (l *Leader) awaitBackOff(j *job, facts *state.Job) {
 		}
 	}
 	if next > 0 {
-		l.wakeAt(j, timeOf(next))
+		l.wakeAt(j, time.UnixMicro(next))
 	}
 }
 
 // rests reports whether a region waits out its back-off. The others of its job go on meanwhile.
 func (l *Leader) rests(facts *state.Job, region int32) bool {
 	us := facts.Region(region).RestartAtUs
-	return us > 0 && l.now.Before(timeOf(us))
+	return us > 0 && l.now.Before(time.UnixMicro(us))
 }
 
 func (l *Leader) anyReady(j *job, facts *state.Job) bool {
@@ -136,7 +137,7 @@ func (l *Leader) wantOf(j *job, facts *state.Job, w *want, r int32, fresh map[in
 	n.index = r
 	own := map[int]int{} // by slot: attempts of the region itself that have not ended
 	var slots []int
-	for t := range subtasksOf(facts, r) {
+	for t := range glance.Subtasks(facts, r) {
 		j.visits++
 		slot := facts.SlotOf(t.Chain, t.Index)
 		if _, seen := own[slot]; !seen {
@@ -170,20 +171,6 @@ func (l *Leader) wantOf(j *job, facts *state.Job, w *want, r int32, fresh map[in
 		n.fresh = append(n.fresh, slot)
 	}
 	return n, true
-}
-
-// subtasksOf are the subtasks of a region.
-func subtasksOf(facts *state.Job, r int32) func(yield func(*jobpb.Subtask) bool) {
-	return func(yield func(*jobpb.Subtask) bool) {
-		for _, s := range facts.Plan().Regions[r].Subtasks {
-			first := int(facts.Layout().First(s.Chain) + s.First)
-			for i := range int(s.Count) {
-				if !yield(facts.At(first + i)) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // returnSlots gives back the slots of regions that wait for results: those that make the results may need them, and so may
@@ -220,9 +207,9 @@ func byAge(a, b *job) int {
 // waitsSince is when the job began to want its slots: a fact, so that a new leader keeps the order.
 func waitsSince(facts *state.Job) time.Time {
 	if h := facts.History(); len(h) > 0 {
-		return timeOf(h[len(h)-1].TimeUs)
+		return time.UnixMicro(h[len(h)-1].TimeUs)
 	}
-	return timeOf(facts.Head().CreatedUs)
+	return time.UnixMicro(facts.Head().CreatedUs)
 }
 
 func (l *Leader) unwait(j *job) {
@@ -372,7 +359,7 @@ func (l *Leader) slotsOf(j *job, facts *state.Job, region int32, numbers []int) 
 	for i, s := range numbers {
 		slots[i].Number, at[s] = s, &slots[i]
 	}
-	for t := range subtasksOf(facts, region) {
+	for t := range glance.Subtasks(facts, region) {
 		s := at[facts.SlotOf(t.Chain, t.Index)]
 		if s == nil {
 			continue
@@ -389,13 +376,13 @@ func (l *Leader) slotsOf(j *job, facts *state.Job, region int32, numbers []int) 
 
 // scheduleRegions proposes the grant and returns how many free slots it takes.
 func (l *Leader) scheduleRegions(j *job, facts *state.Job, regions []int32, places map[int]string) int {
-	c := &commandpb.ScheduleRegions{Job: j.id, JobEpoch: facts.Epoch(), Regions: regionEpochs(facts, regions)}
+	c := &commandpb.ScheduleRegions{Job: j.id, JobEpoch: facts.Epoch(), Regions: glance.Epochs(facts, regions)}
 	takes := map[string]int{}
 	for _, id := range places {
 		takes[id]++
 	}
 	for _, r := range regions {
-		for t := range subtasksOf(facts, r) {
+		for t := range glance.Subtasks(facts, r) {
 			slot := facts.SlotOf(t.Chain, t.Index)
 			id, ok := places[slot]
 			if !ok {
@@ -415,7 +402,7 @@ func (l *Leader) scheduleRegions(j *job, facts *state.Job, regions []int32, plac
 func (l *Leader) lacks(j *job, facts *state.Job, message string) (aged bool) {
 	since, idle := j.since, len(j.want.own) // slots that it could give back
 	for _, r := range j.want.regions {
-		if at := timeOf(facts.Region(r.index).RestartAtUs); at.After(since) {
+		if at := time.UnixMicro(facts.Region(r.index).RestartAtUs); at.After(since) {
 			since = at
 		}
 	}
@@ -452,7 +439,7 @@ func (l *Leader) lackText(j *job, facts *state.Job, free int) string {
 	if j.rollout.Mode == rollout.Eager {
 		who = "the whole job"
 	}
-	needs := counted(j.needs(), "slot")
+	needs := glance.Counted(j.needs(), "slot")
 	if total == 0 {
 		return fmt.Sprintf("%s needs %s, and no worker that can run it: %s", who, needs, l.lack(facts))
 	}
@@ -465,13 +452,6 @@ func (l *Leader) lackText(j *job, facts *state.Job, free int) string {
 		free += j.want.regions[0].slots - len(j.want.regions[0].fresh)
 	}
 	return fmt.Sprintf("%s needs %s, %d free of %d", who, needs, free, total)
-}
-
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // refreshHold is how long the message stands that says what a job waits for.

@@ -111,7 +111,7 @@ func (l *Leader) addSplits(j *job, facts *state.Job, src *state.Source, s *sourc
 			return
 		}
 		l.propose(splitKey(j, src.Operator()), &commandpb.Command{Command: &commandpb.Command_AddSplits{AddSplits: &commandpb.AddSplits{
-			Job: j.id, JobEpoch: facts.Epoch(), Operator: src.Operator(), RegionEpoch: f.d.RegionEpoch, Offset: f.d.Offset, Splits: f.d.Splits, End: f.d.End,
+			Job: j.id, JobEpoch: facts.Epoch(), Operator: src.Operator(), RegionEpoch: f.d.RegionEpoch, Offset: f.d.Offset, Splits: f.d.Splits, End: f.d.End, Enumerator: f.d.Enumerator,
 		}}}, &flight{Job: j.id})
 	}
 }

@@ -3,7 +3,10 @@ package schedule
 import (
 	"cmp"
 	"slices"
+	"time"
 
+	"github.com/sluiceio/sluice/coordinator/rollout"
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -32,7 +35,7 @@ func (l *Leader) survey(j *job, facts *state.Job) *survey {
 	for _, f := range facts.Failures() {
 		l.lose(j, facts, f)
 	}
-	ending := ends(facts.Status())
+	ending := glance.Ends(facts.Status())
 	lost := map[string]bool{}
 	for pos := range facts.Size() {
 		t := facts.At(pos)
@@ -54,7 +57,7 @@ func (l *Leader) survey(j *job, facts *state.Job) *survey {
 		case jobpb.SubtaskState_SUBTASK_FAILED, jobpb.SubtaskState_SUBTASK_CANCELLED:
 			if !halted && region.Status != jobpb.RegionStatus_REGION_CREATED {
 				s.broken[t.Region] = true
-				s.causes = append(s.causes, failureOf(facts, t))
+				s.causes = append(s.causes, glance.FailureOf(facts, t))
 			}
 			s.places[t.Worker] = true
 		}
@@ -81,24 +84,24 @@ func (l *Leader) surveyAttempt(j *job, s *survey, pos int, t *jobpb.Subtask, reg
 	s.places[t.Worker] = true
 	if !l.v.Alive(t.Worker, t.Incarnation) {
 		if halted {
-			s.gone = append(s.gone, updateOf(t, region, jobpb.SubtaskState_SUBTASK_CANCELLED, nil))
+			s.gone = append(s.gone, glance.UpdateOf(t, region, jobpb.SubtaskState_SUBTASK_CANCELLED, nil))
 		} else {
 			s.broken[t.Region] = true
 			if !lost[t.Worker] {
 				lost[t.Worker] = true
-				s.causes = append(s.causes, lossOf(t, CodeWorkerLost, "worker "+t.Worker+" was lost"))
+				s.causes = append(s.causes, glance.LossOf(t, CodeWorkerLost, "worker "+t.Worker+" was lost"))
 			}
 		}
 		return
 	}
 	s.needed[t.Process] = true
 	w := l.usable(t.Worker)
-	knows := w != nil && j.sent.knows(pos, t.Attempt, w.session.serial)
+	knows := w != nil && j.sent.Knows(pos, t.Attempt, w.session.serial)
 	switch {
 	case halted:
 		if w != nil && !knows {
 			// It never arrived, or its end was acknowledged: nobody will report it.
-			s.gone = append(s.gone, updateOf(t, region, jobpb.SubtaskState_SUBTASK_CANCELLED, nil))
+			s.gone = append(s.gone, glance.UpdateOf(t, region, jobpb.SubtaskState_SUBTASK_CANCELLED, nil))
 			return
 		}
 		s.stopping[t.Worker] = true
@@ -107,42 +110,19 @@ func (l *Leader) surveyAttempt(j *job, s *survey, pos int, t *jobpb.Subtask, reg
 	case w == nil:
 		// The worker is alive and on its way here, or will be declared lost.
 	case !knows && t.State != jobpb.SubtaskState_SUBTASK_SCHEDULED:
-		f := lossOf(t, CodeVanished, "worker "+t.Worker+" no longer knows the attempt")
-		s.gone = append(s.gone, updateOf(t, region, jobpb.SubtaskState_SUBTASK_FAILED, f))
+		f := glance.LossOf(t, CodeVanished, "worker "+t.Worker+" no longer knows the attempt")
+		s.gone = append(s.gone, glance.UpdateOf(t, region, jobpb.SubtaskState_SUBTASK_FAILED, f))
 	case !knows:
 		s.missing[t.Worker] = append(s.missing[t.Worker], int32(pos))
 	}
 	if f := l.v.Worker(t.Worker); !halted && f.Draining && f.DrainDeadlineUs > 0 {
-		if at := timeOf(f.DrainDeadlineUs); l.now.Before(at) {
+		if at := time.UnixMicro(f.DrainDeadlineUs); l.now.Before(at) {
 			l.wakeAt(j, at)
 		} else {
 			s.broken[t.Region] = true
-			s.causes = append(s.causes, lossOf(t, CodeDrained, "worker "+t.Worker+" is being drained"))
+			s.causes = append(s.causes, glance.LossOf(t, CodeDrained, "worker "+t.Worker+" is being drained"))
 		}
 	}
-}
-
-// ends reports whether nothing of a job in this status may run any more.
-func ends(s jobpb.JobStatus) bool {
-	return s == jobpb.JobStatus_JOB_FAILING || s == jobpb.JobStatus_JOB_CANCELLING
-}
-
-// failureOf is the reason of an attempt that ended without finishing.
-func failureOf(facts *state.Job, t *jobpb.Subtask) *jobpb.Failure {
-	for _, f := range slices.Backward(facts.Failures()) {
-		if f.Chain == t.Chain && f.Index == t.Index && f.Attempt == t.Attempt {
-			return f
-		}
-	}
-	return lossOf(t, CodeVanished, "worker "+t.Worker+" cancelled the attempt")
-}
-
-func lossOf(t *jobpb.Subtask, code, message string) *jobpb.Failure {
-	return &jobpb.Failure{Kind: jobpb.FailureKind_FAILURE_LOSS, Code: code, Message: message, Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, Worker: t.Worker}
-}
-
-func updateOf(t *jobpb.Subtask, r *jobpb.RegionState, s jobpb.SubtaskState, f *jobpb.Failure) *taskpb.SubtaskUpdate {
-	return &taskpb.SubtaskUpdate{Chain: t.Chain, Index: t.Index, Attempt: t.Attempt, Region: t.Region, RegionEpoch: r.Epoch, State: s, Failure: f}
 }
 
 // of are the processes of a job in a session, in order.
@@ -155,10 +135,4 @@ func (s *session) of(job string) []processKey {
 	}
 	slices.SortFunc(ks, func(a, b processKey) int { return cmp.Compare(a.number, b.number) })
 	return ks
-}
-
-func cancelMessage(facts *state.Job, regions []*taskpb.RegionEpoch) *controlpb.CoordinatorMessage {
-	return &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Cancel{Cancel: &taskpb.Cancel{
-		Job: facts.ID(), JobEpoch: facts.Epoch(), Regions: regions,
-	}}}
 }

@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/coordinator/rollout"
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/tally"
 	"github.com/sluiceio/sluice/internal/invariant"
@@ -218,7 +220,7 @@ func (l *Leader) takeInventory(w *worker, j *job, p *controlpb.ProcessInventory)
 		}
 		s := facts.At(pos)
 		if s.Attempt == u.Attempt && s.Worker == w.id && s.Process == p.Process && (tally.Acts(s.State) || !tally.Acts(u.State)) {
-			j.sent.put(facts.Size(), pos, sent{attempt: u.Attempt, session: w.session.serial, at: l.now})
+			j.sent.Put(facts.Size(), pos, rollout.Told{Attempt: u.Attempt, Session: w.session.serial, At: l.now})
 		} else if u.Region == s.Region {
 			old[u.Region] = max(old[u.Region], min(u.RegionEpoch, facts.Region(u.Region).Epoch))
 		}
@@ -232,7 +234,7 @@ func (l *Leader) takeInventory(w *worker, j *job, p *controlpb.ProcessInventory)
 	}
 	if len(regions) > 0 {
 		slices.SortFunc(regions, func(a, b *taskpb.RegionEpoch) int { return int(a.Region - b.Region) })
-		l.send(w, cancelMessage(facts, regions))
+		l.send(w, glance.CancelMessage(facts, regions))
 	}
 }
 

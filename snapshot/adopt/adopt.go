@@ -17,7 +17,7 @@ const (
 	CodeType     = "E061" // a state has another type
 	CodeOperator = "E155" // state of an operator that the plan lacks
 	CodeGroups   = "E156" // another number of key groups
-	CodeResults  = "E157" // positions in stored results
+	CodeResults  = "E158" // positions in stored results
 )
 
 // Error says why a checkpoint cannot be adopted.

@@ -1,4 +1,3 @@
-// Package jobid makes and reads the ids of jobs: NAME-N, where N grows with every job of a cluster.
 package jobid
 
 import (

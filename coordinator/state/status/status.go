@@ -1,4 +1,3 @@
-// Package status is the table of the legal transitions of a job.
 package status
 
 import (

@@ -1,4 +1,4 @@
-package schedule
+package event
 
 import "time"
 
