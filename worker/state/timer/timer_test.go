@@ -553,3 +553,32 @@ func BenchmarkTimers(b *testing.B) {
 		})
 	}
 }
+
+// At the end of the input each deadline that was set before has its turn once, also one that a call moves, and none that is set then.
+func TestADeadlineThatIsMovedAtTheEndIsCalledOnce(t *testing.T) {
+	for name, to := range map[string]element.Time{"earlier": 15, "to the past": 3, "later": 1000} {
+		o := newOperator(nil)
+		o.d.Seek("key", o.d.Hash("key"))
+		o.idle.Set(10)
+		o.late.Set(20)
+		o.again = func(timer string, at element.Time) {
+			switch timer {
+			case "idle":
+				o.late.Set(to)
+				o.idle.Set(at + 1) // is not called
+			case "late":
+				o.late.Set(at + 1) // neither
+			}
+		}
+		if err := o.s.FinishEvents(func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		want := []fired{{"idle", "key", 10}, {"late", "key", to}}
+		if !slices.Equal(o.calls, want) {
+			t.Errorf("moved %s: called %v, want %v", name, o.calls, want)
+		}
+		if err := o.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
