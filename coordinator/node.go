@@ -25,6 +25,7 @@ import (
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/vfs"
 	"github.com/sluiceio/sluice/proto/controlpb"
+	"github.com/sluiceio/sluice/snapshot"
 )
 
 // Run is a coordinator's life: it opens the data directory and the listeners, forms or joins a cluster, and serves until
@@ -94,7 +95,7 @@ func RunOn(ctx context.Context, cfg Config, parts Parts) (err error) {
 	}
 	n.log = cfg.Log.Named("coordinator")
 	n.conns = newConns(cfg.Policy.Client, parts.Dial)
-	defer func() { err = errors.Join(err, n.conns.close(), parts.Stores.Close(), closeSnapshots(parts.Snapshots)) }()
+	defer func() { err = errors.Join(err, n.conns.close(), parts.Stores.Close(), snapshot.Close(parts.Snapshots)) }()
 	if err := n.prepare(); err != nil {
 		return errors.Join(err, parts.API.Close(), closeIf(parts.HTTP), parts.Transport.Close())
 	}

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sluiceio/sluice/proto/exchangepb"
 	"github.com/sluiceio/sluice/shuffle/budget"
-	"github.com/sluiceio/sluice/shuffle/meet"
+	"github.com/sluiceio/sluice/shuffle/loss"
 )
 
 // Codes of errors that a user can do something about.
@@ -20,102 +19,21 @@ const (
 var ErrGone = errors.New("process has ended")
 
 // Reason says why a channel was lost.
-type Reason uint8
+type Reason = loss.Reason
 
+// Why a channel was lost.
 const (
-	// Broken: the connection ended.
-	Broken Reason = iota + 1
-	// Failed: the other end closed with an error.
-	Failed
-	// Corrupt: a frame had a wrong checksum or could not be decoded.
-	Corrupt
-	// Stale: this end belongs to an older attempt or epoch than the other.
-	Stale
-	// Gone: the attempt at the other end has ended.
-	Gone
-	// Protocol: the other end did what the protocol forbids.
-	Protocol
-	// Timeout: the other end was not there within the connect timeout.
-	Timeout
+	Broken   = loss.Broken
+	Failed   = loss.Failed
+	Corrupt  = loss.Corrupt
+	Stale    = loss.Stale
+	Gone     = loss.Gone
+	Protocol = loss.Protocol
+	Timeout  = loss.Timeout
 
-	notYet Reason = 0xff // not a loss: ask again
-	none   Reason = 0
+	notYet = loss.NotYet
+	none   = loss.None
 )
-
-func (r Reason) String() string {
-	switch r {
-	case Broken:
-		return "connection lost"
-	case Failed:
-		return "other end failed"
-	case Corrupt:
-		return "corrupt data"
-	case Stale:
-		return "refused as stale"
-	case Gone:
-		return "other end has ended"
-	case Protocol:
-		return "protocol violated"
-	case Timeout:
-		return "not connected in time"
-	case notYet:
-		return "not deployed yet"
-	}
-	return fmt.Sprintf("reason %d", uint8(r))
-}
-
-// refusal is r as the peer reads it.
-func (r Reason) refusal() exchangepb.Refusal {
-	switch r {
-	case none:
-		return exchangepb.Refusal_REFUSAL_NONE
-	case notYet:
-		return exchangepb.Refusal_REFUSAL_NOT_YET
-	case Stale:
-		return exchangepb.Refusal_REFUSAL_STALE
-	case Gone:
-		return exchangepb.Refusal_REFUSAL_GONE
-	case Protocol:
-		return exchangepb.Refusal_REFUSAL_PROTOCOL
-	case Corrupt:
-		return exchangepb.Refusal_REFUSAL_CORRUPT
-	}
-	return exchangepb.Refusal_REFUSAL_FAILED
-}
-
-// reasonOf is what a peer's refusal means to this side; unknown ones are failures.
-func reasonOf(r exchangepb.Refusal) Reason {
-	switch r {
-	case exchangepb.Refusal_REFUSAL_NONE:
-		return none
-	case exchangepb.Refusal_REFUSAL_NOT_YET:
-		return notYet
-	case exchangepb.Refusal_REFUSAL_STALE:
-		return Stale
-	case exchangepb.Refusal_REFUSAL_GONE:
-		return Gone
-	case exchangepb.Refusal_REFUSAL_PROTOCOL:
-		return Protocol
-	case exchangepb.Refusal_REFUSAL_CORRUPT:
-		return Corrupt
-	}
-	return Failed
-}
-
-// reasonFor is why an end that got this verdict is lost.
-func reasonFor(v meet.Verdict) Reason {
-	switch v {
-	case meet.Accepted:
-		return none
-	case meet.NotYet:
-		return notYet
-	case meet.Stale:
-		return Stale
-	case meet.Gone:
-		return Gone
-	}
-	return Protocol
-}
 
 // LossError says that the channel between two subtasks broke: the other end died, was cancelled, refused, or could
 // not be understood. Whoever gets it has lost records and cannot go on. It is never the fault of user code.

@@ -13,6 +13,7 @@ import (
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/exchangepb"
 	"github.com/sluiceio/sluice/shuffle/budget"
+	"github.com/sluiceio/sluice/shuffle/loss"
 	"github.com/sluiceio/sluice/shuffle/meet"
 )
 
@@ -179,7 +180,7 @@ func (n *Network) join(s meet.Side, ends []arrival) error {
 		}
 		r, verdict := m.Enter(s, a.fence, a.end)
 		if verdict != meet.Accepted {
-			refusal = a.id.lost(reasonFor(verdict), nil)
+			refusal = a.id.lost(loss.For(verdict), nil)
 			for _, b := range ends[:i] {
 				n.mu.meetings[b.id].Leave(s, b.fence)
 			}
@@ -246,7 +247,7 @@ func (n *Network) find(r *exchangepb.PartitionRequest) (*remoteOut, Reason) {
 	}
 	e, verdict := m.Find(f)
 	if verdict != meet.Accepted {
-		return nil, reasonFor(verdict)
+		return nil, loss.For(verdict)
 	}
 	o, ok := e.(*remoteOut)
 	if !ok {

@@ -16,6 +16,7 @@ import (
 	"github.com/sluiceio/sluice/internal/wire"
 	"github.com/sluiceio/sluice/proto/exchangepb"
 	"github.com/sluiceio/sluice/shuffle/frame"
+	"github.com/sluiceio/sluice/shuffle/loss"
 )
 
 const (
@@ -133,7 +134,7 @@ func (s *serverStream) dispatch(ctx context.Context, m *exchangepb.FromConsumer)
 		if c.GetMessage() != "" {
 			cause = errors.New(c.GetMessage())
 		}
-		o.consumerClosed(reasonOf(c.GetRefusal()), cause)
+		o.consumerClosed(loss.Of(c.GetRefusal()), cause)
 	}
 	return nil
 }
@@ -207,7 +208,7 @@ func (s *serverStream) refuse(number uint32, r Reason, cause error) {
 		text = cut(cause.Error(), frame.MaxText)
 	}
 	b := append(make([]byte, frame.HeaderLen), text...)
-	h := frame.Header{Type: frame.Closed, Code: uint8(r.refusal()), Channel: number, Payload: uint32(len(text)), Raw: uint32(len(text)), Sum: frame.Sum(b[frame.HeaderLen:])}
+	h := frame.Header{Type: frame.Closed, Code: uint8(r.Refusal()), Channel: number, Payload: uint32(len(text)), Raw: uint32(len(text)), Sum: frame.Sum(b[frame.HeaderLen:])}
 	h.Put(b)
 	s.answer(b)
 }

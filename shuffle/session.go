@@ -17,6 +17,7 @@ import (
 	"github.com/sluiceio/sluice/internal/wire"
 	"github.com/sluiceio/sluice/proto/exchangepb"
 	"github.com/sluiceio/sluice/shuffle/frame"
+	"github.com/sluiceio/sluice/shuffle/loss"
 )
 
 const (
@@ -91,7 +92,7 @@ func (i *intake) close(r Reason, cause error) {
 		i.removed = true
 		delete(s.mu.channels, i.number)
 		if i.asked {
-			c := &exchangepb.Closed{Channel: i.number, Refusal: r.refusal()}
+			c := &exchangepb.Closed{Channel: i.number, Refusal: r.Refusal()}
 			if cause != nil {
 				c.Message = cut(cause.Error(), exchangepb.MaxMessage)
 			}
@@ -328,7 +329,7 @@ func (s *session) refused(i *intake, h frame.Header, data mem.BufferSlice) error
 	if err := h.Verify(text); err != nil {
 		return err
 	}
-	reason := reasonOf(exchangepb.Refusal(h.Code))
+	reason := loss.Of(exchangepb.Refusal(h.Code))
 	s.mu.Lock()
 	if reason == notYet && !i.opened {
 		i.asked, i.answer = false, reason.String()

@@ -94,6 +94,9 @@ func DecodeManifest(b []byte) (*snapshotpb.Manifest, error) {
 // ReadManifest fetches a manifest from wherever it is, compares it with its digest and reads it. A copy that is damaged is
 // not the last word: the stores are asked again without the one that gave it.
 func ReadManifest(ctx context.Context, stores Stores, o *jobpb.StoredObject, addresses []*taskpb.StoreAddress) (*snapshotpb.Manifest, error) {
+	if stores == nil {
+		return nil, errNoStores
+	}
 	name := Name(o.GetObject().GetName())
 	want, err := name.Parse()
 	if err != nil || want.Kind != KindManifest {
