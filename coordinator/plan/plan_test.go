@@ -160,7 +160,7 @@ func TestWhichRegionsTakePartInCheckpoints(t *testing.T) {
 		"endless, switched off":          {wordcount(false), "0s", "-"},
 		"bounded":                        {wordcount(true), "", "----"},
 		"bounded, asked for":             {wordcount(true), "1s", "--cc"},
-		"endless and spilling":           {spills, "", "E021 main.go:9"},
+		"endless and spilling":           {spills, "", graph.CodeWhole + " main.go:9"},
 	} {
 		o := Options{Settings: map[string]string{}, Parallelism: 2}
 		if c.interval != "" {
@@ -172,7 +172,7 @@ func TestWhichRegionsTakePartInCheckpoints(t *testing.T) {
 			got += map[bool]string{true: "c", false: "-"}[r.Checkpointed]
 		}
 		for _, d := range ds {
-			if d.Code == CodeNoCheckpoint || d.Code == graph.CodeEndless || d.Code == "E021" {
+			if d.Code == CodeNoCheckpoint || d.Code == graph.CodeWhole {
 				got = d.Code + " " + d.Where
 			}
 		}

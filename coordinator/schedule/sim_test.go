@@ -321,6 +321,9 @@ func (s *sim) pass(d time.Duration) {
 }
 
 func (s *sim) submit(name string, graph string, settings map[string]string) string {
+	if settings == nil {
+		settings = map[string]string{}
+	}
 	settings["checkpoint.interval"] = "0" // the agents here answer no trigger
 	spec := &jobpb.JobSpec{Name: name, Artifact: digest, Params: map[string]string{"graph": graph}, Settings: settings}
 	r := s.apply(&commandpb.Command{RequestId: fmt.Sprintf("%s-%d", name, s.index), Command: &commandpb.Command_SubmitJob{SubmitJob: &commandpb.SubmitJob{Spec: spec}}})

@@ -77,7 +77,7 @@ func newDesk(t *testing.T) *desk {
 		Post: func(e schedule.Event, _ <-chan struct{}) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.mu.heard = append(d.mu.heard, strings.TrimPrefix(fmt.Sprintf("%T", e), "schedule."))
+			d.mu.heard = append(d.mu.heard, strings.TrimPrefix(fmt.Sprintf("%T", e), "event."))
 		},
 	})
 	t.Cleanup(func() {
