@@ -98,11 +98,11 @@ func job(t *testing.T, name string, args ...string) answer {
 	return command(t, []string{"TMPDIR=" + t.TempDir()}, bin(name), args...)
 }
 
-// cluster is a development cluster of one coordinator and some workers.
+// cluster is a development cluster of one coordinator, unless the arguments say otherwise, and some workers.
 type cluster struct {
 	t    *testing.T
 	dir  string // everything of it
-	addr string
+	addr string // of every coordinator
 	http string         // where the coordinator has its metrics
 	cage *cage          // nil: it sees the file system as it is
 	pids map[string]int // of the nodes, by name: c1, w1, …
@@ -147,10 +147,15 @@ func newCluster(t *testing.T, o options) *cluster {
 	if err := json.Unmarshal(raw, &file); err != nil {
 		t.Fatal(err)
 	}
-	c.addr, c.http, c.pids = file.Nodes[0].API, file.Nodes[0].HTTP, map[string]int{}
+	c.http, c.pids = file.Nodes[0].HTTP, map[string]int{}
+	var coordinators []string
 	for _, n := range file.Nodes {
 		c.pids[n.Name] = n.PID
+		if strings.HasPrefix(n.Name, "c") {
+			coordinators = append(coordinators, n.API)
+		}
 	}
+	c.addr = strings.Join(coordinators, ",")
 	return c
 }
 
