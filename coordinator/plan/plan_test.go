@@ -156,11 +156,11 @@ func TestWhichRegionsTakePartInCheckpoints(t *testing.T) {
 		interval string // empty: not said
 		want     string // by region: c takes part; or an error
 	}{
-		"endless":                        {wordcount(false), "", "c"},
-		"endless, switched off":          {wordcount(false), "0s", "-"},
-		"bounded":                        {wordcount(true), "", "----"},
-		"bounded, asked for":             {wordcount(true), "1s", "--cc"},
-		"endless and spilling":           {spills, "", graph.CodeWhole + " main.go:9"},
+		"endless":               {wordcount(false), "", "c"},
+		"endless, switched off": {wordcount(false), "0s", "-"},
+		"bounded":               {wordcount(true), "", "----"},
+		"bounded, asked for":    {wordcount(true), "1s", "--cc"},
+		"endless and spilling":  {spills, "", graph.CodeWhole + " main.go:9"},
 	} {
 		o := Options{Settings: map[string]string{}, Parallelism: 2}
 		if c.interval != "" {

@@ -106,7 +106,7 @@ func (l *Leader) commitCompleted(j *job, facts *state.Job) {
 func (l *Leader) commitOutput(j *job, facts *state.Job, all []*jobpb.Committable) bool {
 	c, output := &j.commit, len(all)
 	deadline := c.since.Add(l.cfg.AbortTimeout)
-	given := glance.Ends(facts.Status()) || facts.Head().Desired == jobpb.JobStatus_JOB_CANCELLED
+	given := glance.Ends(facts.Status()) && facts.Status() != jobpb.JobStatus_JOB_STOPPING || facts.Head().Desired == jobpb.JobStatus_JOB_CANCELLED
 	if glance.Going(facts.Status()) {
 		given = false
 	}

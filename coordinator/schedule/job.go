@@ -161,7 +161,7 @@ func (l *Leader) reconcile(j *job) {
 		l.plan(j, facts)
 	case jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING:
 		l.run(j, facts)
-	case jobpb.JobStatus_JOB_FINISHING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING:
+	case jobpb.JobStatus_JOB_FINISHING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING, jobpb.JobStatus_JOB_STOPPING:
 		l.end(j, facts)
 	}
 }

@@ -137,6 +137,13 @@ func (e *jobEdit) completeCheckpoint(c *commandpb.CompleteCheckpoint) Result {
 	if first := len(e.j.checkpoints.Completed) == 1 && s.Base == 0; first || failed > 0 || s.Kind != jobpb.CheckpointKind_CHECKPOINT_PERIODIC {
 		e.event("checkpoint-completed", fmt.Sprintf("%d, %s: %d bytes written, %d bytes of state", s.Id, ledger.KindName(s.Kind), c.Bytes, c.StateBytes))
 	}
+	if ledger.Stops(s.Kind) { // what attempts do behind the savepoint is void, and its output was never prepared
+		e.j.head.Desired = jobpb.JobStatus_JOB_STOPPED
+		e.become(jobpb.JobStatus_JOB_STOPPING)
+		e.j.head.Epoch++
+		e.isolate()
+		return r
+	}
 	e.finishing()
 	return r
 }

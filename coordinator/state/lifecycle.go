@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/region"
 	"github.com/sluiceio/sluice/coordinator/state/ledger"
+	"github.com/sluiceio/sluice/coordinator/state/status"
 	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -155,7 +156,7 @@ func (e *jobEdit) hold(c *commandpb.HoldJob) Result {
 // fail gives a job up: its attempts are stopped, then EndJob.
 func (e *jobEdit) fail(c *commandpb.FailJob) Result {
 	h := e.j.head
-	if Terminal(h.Status) || e.in(jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING) {
+	if Terminal(h.Status) || status.Ending(h.Status) {
 		return e.wrongStatus()
 	}
 	if c.JobEpoch != h.Epoch {
@@ -176,7 +177,7 @@ func (e *jobEdit) fail(c *commandpb.FailJob) Result {
 func (e *jobEdit) cancel() Result {
 	h := e.j.head
 	switch {
-	case Terminal(h.Status), e.in(jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING):
+	case Terminal(h.Status), status.Ending(h.Status):
 		r := e.wrongStatus()
 		r.Code = CodeWrongStatus
 		return r
@@ -200,7 +201,7 @@ func (e *jobEdit) cancel() Result {
 // deployCommitter issues a process that only commits, because no process of the job is left.
 func (e *jobEdit) deployCommitter(c *commandpb.DeployCommitter) Result {
 	h := e.j.head
-	if !e.in(jobpb.JobStatus_JOB_FINISHING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING) {
+	if !(e.in(jobpb.JobStatus_JOB_FINISHING) || status.Ending(h.Status)) {
 		return e.wrongStatus()
 	}
 	if c.JobEpoch != h.Epoch || c.Replaces != h.Committer.GetProcess() {
@@ -221,13 +222,13 @@ func (e *jobEdit) deployCommitter(c *commandpb.DeployCommitter) Result {
 // confirm forgets output that is visible, or was removed after a failure.
 func (e *jobEdit) confirm(c *commandpb.ConfirmCommits) Result {
 	h, runs := e.j.head, e.takes(c.JobEpoch).Status == Applied
-	if !runs && !e.in(jobpb.JobStatus_JOB_FINISHING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING) {
+	if !runs && !(e.in(jobpb.JobStatus_JOB_FINISHING) || status.Ending(h.Status)) {
 		return e.wrongStatus()
 	}
 	if c.JobEpoch != h.Epoch {
 		return e.stale("job epoch is %d", h.Epoch)
 	}
-	ends := e.in(jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING)
+	ends := status.Ending(h.Status)
 	n := e.dropOutput(func(x *jobpb.Committable) bool {
 		switch {
 		case x.Checkpoint > c.Checkpoint:
@@ -293,6 +294,8 @@ func (e *jobEdit) end(c *commandpb.EndJob) Result {
 		e.become(jobpb.JobStatus_JOB_FAILED)
 	case jobpb.JobStatus_JOB_CANCELLING:
 		e.become(jobpb.JobStatus_JOB_CANCELLED)
+	case jobpb.JobStatus_JOB_STOPPING:
+		e.become(jobpb.JobStatus_JOB_STOPPED)
 	default:
 		return e.wrongStatus()
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sluiceio/sluice/coordinator/region"
+	"github.com/sluiceio/sluice/coordinator/state/results"
 	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -16,27 +17,11 @@ import (
 const CodeBadResults = "E130"
 
 // Results counts what the producers of a BLOCKING edge have stored.
-type Results struct {
-	Stored, Lost, Released int   // partitions by state
-	Bytes, Records         int64 // of all of them, as they were reported
-}
-
-func (r *Results) count(p *jobpb.Partition, delta int) {
-	switch p.State {
-	case jobpb.PartitionState_PARTITION_STORED:
-		r.Stored += delta
-	case jobpb.PartitionState_PARTITION_LOST:
-		r.Lost += delta
-	case jobpb.PartitionState_PARTITION_RELEASED:
-		r.Released += delta
-	}
-	r.Bytes += int64(delta) * p.Bytes
-	r.Records += int64(delta) * p.Records
-}
+type Results = results.Results
 
 func (j *Job) count(s *jobpb.Subtask, delta int) {
 	for _, p := range s.Partitions {
-		j.results[p.Edge].count(p, delta)
+		j.results[p.Edge].Count(p, delta)
 	}
 }
 

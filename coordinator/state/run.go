@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluiceio/sluice/coordinator/state/status"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -218,7 +219,7 @@ func (g *granting) rewinds() bool {
 // says whether a report concerns the attempt that is known; epochs then say whether the attempt still counts.
 func (e *jobEdit) update(c *commandpb.UpdateSubtasks) Result {
 	h := e.j.head
-	if !e.in(jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING) {
+	if !e.in(jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING) && !status.Ending(e.j.head.Status) {
 		return e.wrongStatus()
 	}
 	if c.JobEpoch > h.Epoch {
@@ -275,7 +276,7 @@ func (e *jobEdit) updateOne(u *taskpb.SubtaskUpdate) bool {
 	if u.RegionEpoch > region.Epoch {
 		return false
 	}
-	ending := e.in(jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING)
+	ending := status.Ending(e.j.head.Status)
 	fenced := u.RegionEpoch < region.Epoch || region.Status == jobpb.RegionStatus_REGION_RESTARTING || ending && e.checkpointed(s.Region)
 	n := copySubtask(s)
 	switch u.State {

@@ -101,8 +101,8 @@ func job(t *testing.T, name string, args ...string) answer {
 // cluster is a development cluster of one coordinator, unless the arguments say otherwise, and some workers.
 type cluster struct {
 	t    *testing.T
-	dir  string // everything of it
-	addr string // of every coordinator
+	dir  string         // everything of it
+	addr string         // of every coordinator
 	http string         // where the coordinator has its metrics
 	cage *cage          // nil: it sees the file system as it is
 	pids map[string]int // of the nodes, by name: c1, w1, …

@@ -34,7 +34,7 @@ const (
 
 // pureCoordinator are the facts and decisions of the coordinator.
 var pureCoordinator = []string{
-	"coordinator/state", "coordinator/state/ordered", "coordinator/state/vector", "coordinator/state/ledger", "coordinator/state/answer", "coordinator/state/jobid", "coordinator/state/splits", "coordinator/state/status", "coordinator/plan", "coordinator/region", "coordinator/recovery", "coordinator/checkpoint",
+	"coordinator/state", "coordinator/state/ordered", "coordinator/state/vector", "coordinator/state/ledger", "coordinator/state/answer", "coordinator/state/jobid", "coordinator/state/results", "coordinator/state/splits", "coordinator/state/status", "coordinator/plan", "coordinator/region", "coordinator/recovery", "coordinator/checkpoint",
 	"coordinator/schedule", "coordinator/schedule/event", "coordinator/schedule/glance", "coordinator/lane", "coordinator/supply", "coordinator/placement", "coordinator/tally", "coordinator/rollout", "coordinator/split", "coordinator/timer", "coordinator/blame", "coordinator/group",
 }
 

@@ -191,8 +191,16 @@ func (l *loop) triggered(t *taskpb.Trigger) error {
 		}
 		l.cut = kept
 	}
+	if d, ok := l.head.(drainer); ok && t.Kind == jobpb.CheckpointKind_CHECKPOINT_DRAIN && !l.chain.Over() {
+		d.Drain()
+		l.drain = element.CheckpointID(t.Checkpoint)
+		return nil
+	}
 	return l.head.Trigger(element.CheckpointID(t.Checkpoint))
 }
+
+// drainer is a head that can end its input by itself.
+type drainer interface{ Drain() }
 
 // noticed takes what became of a checkpoint. One that was acknowledged and is said to be given up stays undecided: an agent that
 // has lost its leader says so of a checkpoint that may be completed all the same. The next trigger, or completion, decides it.
@@ -232,6 +240,11 @@ func (l *loop) completed(id element.CheckpointID) {
 // finish waits, behind the end of the input, until a completed checkpoint has it.
 func (l *loop) finish() error {
 	l.attempt.hasEnded()
+	if l.drain != 0 {
+		if err := l.protected(func() error { return l.head.Trigger(l.drain) }); err != nil {
+			return err
+		}
+	}
 	for !l.contained {
 		if err := l.ctx.Err(); err != nil {
 			return err

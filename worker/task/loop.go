@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/worker/task/chain"
 	"github.com/sluiceio/sluice/worker/task/fault"
@@ -31,8 +32,9 @@ type loop struct {
 	announce func()
 	cuts
 
-	exited  error // set by user code that has ended the goroutine
-	limit   int   // records of the next step
+	drain   element.CheckpointID // for which the source ends its input; 0: none
+	exited  error                // set by user code that has ended the goroutine
+	limit   int                  // records of the next step
 	now     time.Time
 	flushAt time.Time // when pending buffers are handed over; zero: nothing is pending
 	timer   *time.Timer

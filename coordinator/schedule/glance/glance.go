@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/coordinator/state/status"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -128,5 +129,5 @@ func ExitFailure(x *controlpb.ProcessExit) *jobpb.Failure {
 
 // Ends reports whether nothing of a job in this status may run any more.
 func Ends(s jobpb.JobStatus) bool {
-	return s == jobpb.JobStatus_JOB_FAILING || s == jobpb.JobStatus_JOB_CANCELLING
+	return status.Ending(s)
 }

@@ -16,6 +16,11 @@ func Terminal(s jobpb.JobStatus) bool {
 	return false
 }
 
+// Ending reports whether a job in this status stops its attempts and then ends, with what it has.
+func Ending(s jobpb.JobStatus) bool {
+	return s == jobpb.JobStatus_JOB_FAILING || s == jobpb.JobStatus_JOB_CANCELLING || s == jobpb.JobStatus_JOB_STOPPING
+}
+
 // Name is the status as people read it: RUNNING.
 func Name(s jobpb.JobStatus) string { return strings.TrimPrefix(s.String(), "JOB_") }
 
@@ -29,14 +34,14 @@ var next = map[jobpb.JobStatus][]jobpb.JobStatus{
 		jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_FAILED, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING,
 	},
 	jobpb.JobStatus_JOB_WAITING: {
-		jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING,
+		jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING, jobpb.JobStatus_JOB_STOPPING,
 	},
 	jobpb.JobStatus_JOB_RUNNING: {
-		jobpb.JobStatus_JOB_RESTARTING, jobpb.JobStatus_JOB_FINISHING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING,
+		jobpb.JobStatus_JOB_RESTARTING, jobpb.JobStatus_JOB_FINISHING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING, jobpb.JobStatus_JOB_STOPPING,
 	},
 	jobpb.JobStatus_JOB_RESTARTING: {
 		jobpb.JobStatus_JOB_RESTARTING, // another region, or again
-		jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING,
+		jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_FAILING, jobpb.JobStatus_JOB_CANCELLING, jobpb.JobStatus_JOB_STOPPING,
 	},
 	jobpb.JobStatus_JOB_FINISHING: {
 		jobpb.JobStatus_JOB_FINISHED,
@@ -45,6 +50,7 @@ var next = map[jobpb.JobStatus][]jobpb.JobStatus{
 	},
 	jobpb.JobStatus_JOB_FAILING:    {jobpb.JobStatus_JOB_FAILED},
 	jobpb.JobStatus_JOB_CANCELLING: {jobpb.JobStatus_JOB_CANCELLED},
+	jobpb.JobStatus_JOB_STOPPING:   {jobpb.JobStatus_JOB_STOPPED},
 }
 
 // Move checks one transition of a job.

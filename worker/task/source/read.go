@@ -18,6 +18,9 @@ import (
 // Step polls the reader and delivers what it has read.
 func (h *head[T]) Step(limit int) (chain.Progress, error) {
 	h.place()
+	if h.drained {
+		return h.end(chain.Progress{})
+	}
 	if h.waiting() {
 		return chain.Progress{State: chain.Starved}, nil // what is wanted is asked for before the loop sleeps
 	}
@@ -59,15 +62,23 @@ func (h *head[T]) Step(limit int) (chain.Progress, error) {
 	}
 	h.place()
 	if h.dry && h.noMore {
-		h.leave()
-		p.State = chain.Ended
-		if err := h.catchUp(); err != nil {
-			return p, err
-		}
-		return p, h.chain.Control(element.Event{Kind: element.End, Time: element.MaxTime})
+		return h.end(p)
 	}
 	return p, nil
 }
+
+// end says that nothing follows.
+func (h *head[T]) end(p chain.Progress) (chain.Progress, error) {
+	h.leave()
+	p.State = chain.Ended
+	if err := h.catchUp(); err != nil {
+		return p, err
+	}
+	return p, h.chain.Control(element.Event{Kind: element.End, Time: element.MaxTime})
+}
+
+// Drain ends the input where it is: the job stops, and time comes to its end.
+func (h *head[T]) Drain() { h.drained = true }
 
 // catchUp lets time come to the newest record before it ends: where it stood before is for batches and the clock to say.
 func (h *head[T]) catchUp() error {

@@ -218,16 +218,17 @@ type head[T any] struct {
 		emptyFrom time.Time // of the last empty poll; zero: the last one was not
 	}
 
-	before int          // splits that were finished in the checkpoint that the attempt starts from: the reader does not know them
-	have   int          // splits received
-	asked  time.Time    // of the last request; zero: none is open
-	told   int          // splits that the last request said were read
-	noMore bool         // no split will come
-	dry    bool         // every split received is finished
-	phase  int32        // under way, as far as this reader knows
-	phases int32        // their number
-	past   element.Time // largest time seen in splits before the last phase
-	count  int64
+	before  int          // splits that were finished in the checkpoint that the attempt starts from: the reader does not know them
+	have    int          // splits received
+	asked   time.Time    // of the last request; zero: none is open
+	told    int          // splits that the last request said were read
+	noMore  bool         // no split will come
+	drained bool         // the job stops: nothing more is read
+	dry     bool         // every split received is finished
+	phase   int32        // under way, as far as this reader knows
+	phases  int32        // their number
+	past    element.Time // largest time seen in splits before the last phase
+	count   int64
 
 	finished int            // splits
 	ended    int            // splits below are finished for the clock, too
