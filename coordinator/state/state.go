@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/coordinator/state/answer"
+	"github.com/sluiceio/sluice/coordinator/state/ledger"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -294,6 +295,10 @@ func (t *tx) dispatchCheckpoint(c *commandpb.Command) Result {
 		return t.edit(b.CompleteCheckpoint.GetJob(), func(e *jobEdit) Result { return e.completeCheckpoint(b.CompleteCheckpoint) })
 	case *commandpb.Command_AbortCheckpoint:
 		return t.edit(b.AbortCheckpoint.GetJob(), func(e *jobEdit) Result { return e.abortCheckpoint(b.AbortCheckpoint) })
+	case *commandpb.Command_DeleteSavepoint:
+		return t.edit(b.DeleteSavepoint.GetJob(), func(e *jobEdit) Result {
+			return e.took(ledger.Drop(e.j.checkpoints, b.DeleteSavepoint.Checkpoint, !Terminal(e.j.head.Status)))
+		})
 	case *commandpb.Command_PlaceObjects:
 		return t.edit(b.PlaceObjects.GetJob(), func(e *jobEdit) Result { return e.placeObjects(b.PlaceObjects) })
 	case *commandpb.Command_DeleteObjects:

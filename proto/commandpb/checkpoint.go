@@ -24,6 +24,11 @@ func (c *Command) validateCheckpoint() (known bool, err error) {
 		return true, checkNames("delete_objects.names", b.DeleteObjects.GetNames())
 	case *Command_ForgetObjects:
 		return true, checkNames("forget_objects.names", b.ForgetObjects.GetNames())
+	case *Command_DeleteSavepoint:
+		if b.DeleteSavepoint.GetCheckpoint() == 0 {
+			return true, errors.New("delete_savepoint.checkpoint: checkpoints count from 1")
+		}
+		return true, nil
 	case *Command_RequestSavepoint:
 		return true, errors.Join(checkKind("request_savepoint.kind", b.RequestSavepoint.GetKind()), checkID("request_id", c.RequestId, required))
 	}

@@ -108,6 +108,21 @@ func Whole(c *jobpb.Checkpoints, d *jobpb.CheckpointDone, copies int) bool {
 	return !slices.ContainsFunc(d.Objects, func(name string) bool { return len(Object(c, name).GetStores()) < copies })
 }
 
+// Drop gives up a savepoint. Of a job that lives, the newest checkpoint stays: a restart goes back to it, and the one under way may
+// build on it.
+func Drop(c *jobpb.Checkpoints, id uint64, lives bool) (*jobpb.Checkpoints, error) {
+	d := Find(c, id)
+	switch {
+	case d == nil || !Savepoint(d.Kind):
+		return nil, fmt.Errorf("%w: there is no savepoint %d", ErrContradiction, id)
+	case lives && d == Newest(c):
+		return nil, fmt.Errorf("%w: savepoint %d is what a restart goes back to until the next checkpoint", ErrContradiction, id)
+	}
+	n := clone(c)
+	n.Completed = slices.DeleteFunc(slices.Clone(c.Completed), func(x *jobpb.CheckpointDone) bool { return x == d })
+	return n, nil
+}
+
 // Release forgets the completed checkpoints of a job that ended, except savepoints; all: those, too.
 func Release(c *jobpb.Checkpoints, all bool) *jobpb.Checkpoints {
 	n := clone(c)
