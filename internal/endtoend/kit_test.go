@@ -85,9 +85,11 @@ func command(t *testing.T, env []string, name string, args ...string) answer {
 
 // Exit codes of a job binary and of the command line.
 const (
-	exitOK     = 0
-	exitPlan   = 2
-	exitFailed = 8
+	exitOK           = 0
+	exitNotFound     = 3
+	exitPrecondition = 4
+	exitPlan         = 2
+	exitFailed       = 8
 
 	exitCancelled = 9
 )
