@@ -58,7 +58,6 @@ type Cycle struct {
 
 	asked  bool    // Start was proposed by this leader and has applied: the next one that the facts show is ours
 	flight *flight // that this leader started; nil: none is under way
-	refuse *jobpb.Failure
 	// manifest of the newest completed one, as far as it is known here.
 	manifest *snapshotpb.Manifest
 	loading  ID
