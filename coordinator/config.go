@@ -36,6 +36,9 @@ type Config struct {
 
 	Policy wire.Policy
 
+	// Fits reports why state of schema old cannot be read as schema now; nil: it can. Unset: schemas have to be equal.
+	Fits func(old, now string) error
+
 	// HeartbeatTimeout and ElectionTimeout are Raft's. They are raised at start, with a warning, to ten times what the disk
 	// takes for a sync: heartbeats wait for the disk, and a slow disk must not look like a dead leader.
 	HeartbeatTimeout time.Duration

@@ -328,7 +328,7 @@ func (n *node) newServer() (*grpc.Server, error) {
 func (n *node) scheduleConfig(term uint64) schedule.Config {
 	c := schedule.DefaultConfig()
 	c.Leader, c.Term = n.id.ID, term
-	c.Heartbeat, c.LossTimeout = n.cfg.WorkerHeartbeat, n.cfg.WorkerLostAfter
+	c.Heartbeat, c.LossTimeout, c.Fits = n.cfg.WorkerHeartbeat, n.cfg.WorkerLostAfter, n.cfg.Fits
 	return c
 }
 

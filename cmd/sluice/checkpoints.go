@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -35,6 +36,27 @@ func (a *app) stopVerb() *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVar(&drain, "drain", false, "end event time first: windows and timers fire; the job cannot go on from there")
+	c.Flags().StringVar(&o.RequestID, "request-id", "", "recognises this request (default: random)")
+	return c
+}
+
+func (a *app) rescaleVerb() *cobra.Command {
+	o := ops.RescaleOptions{}
+	c := &cobra.Command{
+		Use: "rescale JOB N", Short: "Let a job go on at another parallelism", Args: exactly("JOB", "N"), ValidArgsFunction: a.completeJobs,
+		Long: "Take a checkpoint of a running job and let it go on from there with N subtasks of each operator for which the program says no number.\n" +
+			"If nothing comes of it, the job goes on as it was.",
+		RunE: a.client(ever, func(ctx context.Context, s *ops.Session, args []string) error {
+			n, err := strconv.ParseInt(args[1], 10, 32)
+			if err != nil || n < 1 {
+				return ops.Usagef("sluice rescale JOB 4", "%q is no parallelism: a number above zero", args[1])
+			}
+			if o.Job, o.Parallelism = args[0], int32(n); o.RequestID == "" {
+				o.RequestID = ops.NewRequestID()
+			}
+			return ops.Rescale(ctx, s, o)
+		}),
+	}
 	c.Flags().StringVar(&o.RequestID, "request-id", "", "recognises this request (default: random)")
 	return c
 }

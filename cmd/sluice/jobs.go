@@ -27,6 +27,8 @@ type specFlags struct {
 	params      []string
 	settings    []string
 	parallelism int32
+	from        string
+	ignore      []string
 }
 
 func (f *specFlags) register(flags *pflag.FlagSet) {
@@ -41,7 +43,10 @@ func (f *specFlags) options() (o ops.SpecOptions, err error) {
 	if o.Params, err = pairs("-p", f.params); err != nil {
 		return o, err
 	}
-	o.Settings, err = pairs("--set", f.settings)
+	if o.Settings, err = pairs("--set", f.settings); err != nil {
+		return o, err
+	}
+	o.From, err = ops.OriginOf(f.from, f.ignore)
 	return o, err
 }
 
@@ -57,6 +62,8 @@ func (a *app) submitVerb() *cobra.Command {
 		Args: exactly("BINARY or PACKAGE"),
 	}
 	spec.register(c.Flags())
+	c.Flags().StringVar(&spec.from, "from-savepoint", "", "checkpoint to begin with: JOB:ID, JOB for its newest, latest for the newest of a job with this name")
+	c.Flags().StringArrayVar(&spec.ignore, "ignore-state", nil, "operator whose state in the savepoint may be left behind; may be repeated")
 	c.Flags().StringVar(&o.RequestID, "request-id", "", "recognises this submit: the same id is the same job (default: random, printed)")
 	c.Flags().BoolVar(&wait, "wait", false, "wait for the end of the job: exit 8 if it failed, 9 if it was cancelled")
 	c.Flags().BoolVar(&dry, "dry-run", false, "build and plan only; there is no job")

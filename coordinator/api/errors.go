@@ -33,6 +33,7 @@ const (
 	CodeSnapshot        = "E080"
 	CodeInternal        = "E081"
 	CodeSession         = "E082"
+	CodeSlots           = "E160"
 )
 
 // ErrNotLeader: this node does not lead, or not any more.

@@ -8,8 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/sluiceio/sluice/coordinator/draft"
 	"github.com/sluiceio/sluice/coordinator/plan"
-	"github.com/sluiceio/sluice/coordinator/schedule"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -126,7 +126,7 @@ func (s *jobsServer) planned(facts *state.View, spec *jobpb.JobSpec, result *con
 	if len(built.Errors) > 0 {
 		return &apipb.PlanResponse{Errors: built.Errors, Output: built.Output}
 	}
-	p, diagnostics := plan.Make(built.Graph, schedule.PlanOptions(facts, spec, 0))
+	p, diagnostics := plan.Make(built.Graph, draft.Options(facts, spec, 0))
 	resp := &apipb.PlanResponse{Plan: p, Output: built.Output}
 	if p == nil {
 		resp.Errors = diagnostics

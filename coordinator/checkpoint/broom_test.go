@@ -27,7 +27,7 @@ func TestObjectsGoByPlan(t *testing.T) {
 	if fmt.Sprint(s.Plan) != "[j/1/1/1-0.segment]" || len(s.Ask) != 0 || len(s.Forget) != 0 {
 		t.Fatalf("%+v", s)
 	}
-	c, _, err := ledger.PlanDeletion(c, s.Plan)
+	c, _, err := ledger.PlanDeletion(c, s.Plan, func(string) bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}

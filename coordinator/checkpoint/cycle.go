@@ -202,7 +202,7 @@ func (c *Cycle) tell() {
 // begin starts the next checkpoint when its time has come.
 func (c *Cycle) begin() {
 	regions, final := c.ready()
-	if len(regions) == 0 {
+	if switching, _ := c.job.Switching(); len(regions) == 0 || switching {
 		return
 	}
 	if c.begun.IsZero() { // of this leader

@@ -1,8 +1,6 @@
 package schedule
 
 import (
-	"slices"
-
 	"github.com/sluiceio/sluice/coordinator/checkpoint"
 	"github.com/sluiceio/sluice/coordinator/recovery"
 	"github.com/sluiceio/sluice/coordinator/schedule/glance"
@@ -30,18 +28,18 @@ func (l *Leader) checkpoints(j *job, facts *state.Job) {
 			w := l.soft[a.Place.Worker]
 			l.send(w, &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_Trigger{Trigger: &taskpb.Trigger{
 				Job: j.id, JobEpoch: facts.Epoch(), Process: a.Place.Process, Checkpoint: uint64(a.ID), Kind: a.Kind, Regions: a.Regions,
-				Targets: l.targets(w.id, a.Place.Process), Copies: int32(j.cycle.Config().Copies), Completed: facts.Newest().GetId(),
+				Targets: glance.Targets(l.v, w.id, a.Place.Process, l.reaches), Copies: int32(j.cycle.Config().Copies), Completed: facts.Newest().GetId(),
 			}}})
 		case checkpoint.Notice:
 			l.send(l.soft[a.Place.Worker], &controlpb.CoordinatorMessage{Message: &controlpb.CoordinatorMessage_CheckpointNotice{CheckpointNotice: &taskpb.CheckpointNotice{
 				Job: j.id, JobEpoch: facts.Epoch(), Process: a.Place.Process, Checkpoint: uint64(a.ID), Aborted: a.Aborted, Regions: a.Regions,
 			}}})
 		case checkpoint.Load:
-			l.out = append(l.out, Fetch{Job: j.id, Checkpoint: a.ID, Object: a.Manifest, Stores: l.addresses(a.Manifest)})
+			l.out = append(l.out, Fetch{Job: j.id, Checkpoint: a.ID, Object: a.Manifest, Stores: glance.Addresses(l.v, a.Manifest)})
 		case checkpoint.Store:
 			l.out = append(l.out, Publish{
 				Job: j.id, Checkpoint: a.ID, Name: snapshot.Manifest(j.id, facts.Epoch(), uint64(a.ID), l.cfg.Term), Data: a.Data,
-				Targets: l.targets("", uint64(a.ID)), Copies: j.cycle.Config().Copies,
+				Targets: glance.Targets(l.v, "", uint64(a.ID), l.reaches), Copies: j.cycle.Config().Copies,
 			})
 		case checkpoint.Wake:
 			l.wakeAt(j, a.At)
@@ -132,65 +130,24 @@ func (l *Leader) acked(j *job, facts *state.Job, a *snapshotpb.Ack, rc *receipt)
 
 // published and fetched take the answers to Publish and Fetch.
 func (l *Leader) published(e Published) {
-	if j := l.jobs[e.Job]; j != nil && j.cycle != nil {
-		j.cycle.Stored(e.Checkpoint, e.Object, e.Err)
+	if j := l.jobs[e.Job]; j != nil {
+		if j.adoption.Awaits(uint64(e.Checkpoint)) {
+			j.adoption.Stored(e.Object, e.Err)
+		} else if j.cycle != nil {
+			j.cycle.Stored(e.Checkpoint, e.Object, e.Err)
+		}
 		l.mark(j)
 	}
 }
 
 func (l *Leader) fetched(e Fetched) {
-	if j := l.jobs[e.Job]; j != nil && j.cycle != nil {
-		j.cycle.Loaded(e.Checkpoint, e.Manifest, e.Err)
+	if j := l.jobs[e.Job]; j != nil {
+		if j.adoption.Awaits(uint64(e.Checkpoint)) {
+			j.adoption.Fetched(e.Manifest, e.Err)
+		}
+		if j.cycle != nil {
+			j.cycle.Loaded(e.Checkpoint, e.Manifest, e.Err)
+		}
 		l.mark(j)
 	}
-}
-
-// targets are the stores for copies of what is written on a worker, those in other zones first. Each writer begins at
-// another one, so that all of them get their share.
-func (l *Leader) targets(own string, turn uint64) []*taskpb.StoreAddress {
-	var far, near []*taskpb.StoreAddress
-	zone := l.v.Worker(own).GetZone()
-	for f := range l.v.Workers() {
-		if f.Id == own || f.Draining || l.usable(f.Id) == nil {
-			continue
-		}
-		if a := (&taskpb.StoreAddress{Store: f.Id, Address: f.Address}); zone != "" && f.Zone != zone {
-			far = append(far, a)
-		} else {
-			near = append(near, a)
-		}
-	}
-	return slices.Concat(checkpoint.Rotated(far, turn), checkpoint.Rotated(near, turn))
-}
-
-// addresses tell where the stores answer that hold objects.
-func (l *Leader) addresses(objects ...*jobpb.StoredObject) (as []*taskpb.StoreAddress) {
-	known := map[string]bool{}
-	for _, o := range objects {
-		for _, s := range o.Stores {
-			if f := l.v.Worker(s); f != nil && !known[s] {
-				known[s] = true
-				as = append(as, &taskpb.StoreAddress{Store: s, Address: f.Address})
-			}
-		}
-	}
-	return as
-}
-
-// restore is what the subtasks of a deployment need that begin with a checkpoint; nil: they begin anew.
-func (l *Leader) restore(facts *state.Job, id uint64) *taskpb.Restore {
-	k := facts.Checkpoints()
-	i := slices.IndexFunc(k.GetCompleted(), func(d *jobpb.CheckpointDone) bool { return d.Id == id })
-	if id == 0 || i < 0 {
-		return nil
-	}
-	d := k.Completed[i]
-	r := &taskpb.Restore{Checkpoint: id, Manifest: checkpoint.Placed(facts, d)}
-	for _, o := range k.Objects {
-		if _, ok := slices.BinarySearch(d.Objects, o.Object.Name); ok && o.Object.Name != d.Manifest.Name {
-			r.Objects = append(r.Objects, o)
-		}
-	}
-	r.Stores = l.addresses(append(r.Objects, r.Manifest)...)
-	return r
 }

@@ -88,7 +88,7 @@ func (l *Leader) sendDeployment(j *job, facts *state.Job, w *worker, positions [
 		Job: j.id, JobEpoch: facts.Epoch(), Process: facts.At(int(positions[0])).Process, Plan: p, Spec: facts.Head().Spec,
 		ProcessMemory: setting.ProcessMemory(w.facts.Memory, w.facts.Slots, max(1, held)), Slots: held, Settings: p.Settings,
 	}
-	m.Restore = l.restore(facts, facts.Region(facts.At(int(positions[0])).Region).Restore)
+	m.Restore = glance.Restore(l.v, facts, facts.Region(facts.At(int(positions[0])).Region).Restore)
 	for _, pos := range positions {
 		t := facts.At(int(pos))
 		r := facts.Region(t.Region)

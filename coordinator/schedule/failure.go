@@ -18,7 +18,6 @@ import (
 // Codes of failures that the scheduler finds.
 const (
 	CodeWorkerLost = "E110"              // the worker of an attempt was lost
-	CodeNoPlan     = "E111"              // planning failed on several workers
 	CodeTooMany    = "E112"              // more splits than the coordinators can keep
 	CodeDrained    = "E113"              // the worker of an attempt is being drained
 	CodeBadSplits  = "E114"              // an enumerator reported splits that cannot be taken

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluiceio/sluice/coordinator/adoption"
 	"github.com/sluiceio/sluice/coordinator/checkpoint"
 	"github.com/sluiceio/sluice/coordinator/rollout"
 	"github.com/sluiceio/sluice/coordinator/schedule/glance"
@@ -37,9 +38,11 @@ type job struct {
 	commit    commit
 	cycle     *checkpoint.Cycle // nil: the job takes no checkpoints
 	broom     checkpoint.Broom
-	acts      []bool // by region: an old attempt on a connected worker acted when the job was surveyed last
-	want      *want  // nil: to be found out
-	waits     bool   // in Leader.waiting
+	adoption  *adoption.Adoption // nil: no plan waits for a checkpoint
+	next      *jobpb.Plan        // that is to take over
+	acts      []bool             // by region: an old attempt on a connected worker acted when the job was surveyed last
+	want      *want              // nil: to be found out
+	waits     bool               // in Leader.waiting
 	since     time.Time
 	surveyed  time.Time
 	stuck     time.Time // it has wanted slots in vain since then
@@ -57,9 +60,13 @@ func (l *Leader) touch(facts *state.Job) {
 		l.terminal++
 		l.forget()
 		if j != nil {
-			l.ended(j)
+			l.ended(j, "the job has ended")
 		}
 		return
+	}
+	if j != nil && j.last != nil && j.last.Plan() != nil && j.last.Plan() != facts.Plan() {
+		l.ended(j, "another plan has taken over")
+		j = nil
 	}
 	if j == nil {
 		j = &job{id: facts.ID(), number: facts.Number(), scan: true, sources: map[int32]*source{}}
@@ -75,8 +82,8 @@ func (l *Leader) touch(facts *state.Job) {
 	l.mark(j)
 }
 
-// ended lets go of a job that reached its terminal status.
-func (l *Leader) ended(j *job) {
+// ended lets go of a job that reached its terminal status, or of the plan that it had.
+func (l *Leader) ended(j *job, why string) {
 	l.resolveAll(j.reports...)
 	for _, s := range j.sources { // any order: receipts are only counted
 		for _, d := range s.found {
@@ -85,7 +92,7 @@ func (l *Leader) ended(j *job) {
 	}
 	l.resolve(j.commit.receipt)
 	l.abandonBuild(j)
-	l.releaseProcesses(j, nil, "the job has ended")
+	l.releaseProcesses(j, nil, why)
 	l.dropAll(j)
 	for id := range j.places { // any order: entries of a map
 		delete(l.on[id], j.id)
@@ -175,6 +182,9 @@ func (l *Leader) run(j *job, facts *state.Job) {
 		}
 	} else {
 		l.deployIssued(j, facts)
+	}
+	if l.rescale(j, facts) {
+		return
 	}
 	l.queue(j, facts)
 	l.openGates(j, facts)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluiceio/sluice/coordinator/draft"
 	"github.com/sluiceio/sluice/coordinator/placement"
-	"github.com/sluiceio/sluice/coordinator/plan"
 	"github.com/sluiceio/sluice/coordinator/recovery"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/timer"
@@ -43,7 +43,9 @@ func (l *Leader) plan(j *job, facts *state.Job) {
 		*b = build{attempt: h.PlanAttempt, deadline: l.now.Add(l.cfg.PlanTimeout), why: b.why}
 	}
 	if b.answer != nil {
-		l.proposeJob(j, b.answer, &flight{})
+		if l.begins(j, facts, b) {
+			l.proposeJob(j, b.answer, &flight{})
+		}
 		return
 	}
 	w := l.usable(h.Planner)
@@ -97,8 +99,8 @@ func (l *Leader) abandonBuild(j *job) {
 func (l *Leader) startPlanning(j *job, facts *state.Job, before string) {
 	h := facts.Head()
 	if h.PlanAttempt >= maxBuilds {
-		l.proposeJob(j, rejectPlan(facts, &jobpb.Failure{
-			Code: CodeNoPlan, Kind: jobpb.FailureKind_FAILURE_FATAL, TimeUs: l.now.UnixMicro(),
+		l.proposeJob(j, draft.Reject(facts, &jobpb.Failure{
+			Code: draft.CodeNoPlan, Kind: jobpb.FailureKind_FAILURE_FATAL, TimeUs: l.now.UnixMicro(),
 			Message: fmt.Sprintf("the job could not be planned in %d attempts: %s", maxBuilds, j.build.why),
 		}), &flight{})
 		return
@@ -154,12 +156,6 @@ func (l *Leader) lack(facts *state.Job) string {
 	return "none is alive"
 }
 
-func rejectPlan(facts *state.Job, f *jobpb.Failure) *commandpb.Command {
-	return &commandpb.Command{Command: &commandpb.Command_RejectPlan{RejectPlan: &commandpb.RejectPlan{
-		Job: facts.ID(), Attempt: facts.Head().PlanAttempt, Failure: f.Bounded(),
-	}}}
-}
-
 // built takes the answer of a build function.
 func (l *Leader) built(w *worker, r *controlpb.BuildResult) {
 	j := l.jobs[r.Job]
@@ -181,60 +177,10 @@ func (l *Leader) built(w *worker, r *controlpb.BuildResult) {
 		b.why = r.Failure.Code + ": " + r.Failure.Message
 		b.deadline = l.now // another worker may do better
 	case r.Failure != nil:
-		b.answer = rejectPlan(facts, recovery.Tell(r.Failure, l.now.UnixMicro()))
+		b.answer = draft.Reject(facts, recovery.Tell(r.Failure, l.now.UnixMicro()))
 	case r.Built == nil || len(r.Built.Errors) > 0:
-		b.answer = rejectPlan(facts, diagnosed(r.Built.GetErrors(), l.now))
+		b.answer = draft.Reject(facts, draft.Diagnosed(r.Built.GetErrors(), l.now))
 	default:
-		b.answer = l.makePlan(facts, r.Built.Graph)
+		b.answer = draft.Plan(facts, r.Built.Graph, draft.Options(l.v, facts.Head().Spec, l.cfg.DefaultParallelism), l.now)
 	}
-}
-
-func (l *Leader) makePlan(facts *state.Job, g *jobpb.Graph) *commandpb.Command {
-	p, ds := plan.Make(g, PlanOptions(l.v, facts.Head().Spec, l.cfg.DefaultParallelism))
-	if p == nil {
-		return rejectPlan(facts, diagnosed(ds, l.now))
-	}
-	if err := p.Validate(); err != nil {
-		return rejectPlan(facts, &jobpb.Failure{Code: CodeNoPlan, Kind: jobpb.FailureKind_FAILURE_FATAL, Message: err.Error(), TimeUs: l.now.UnixMicro()})
-	}
-	return &commandpb.Command{Command: &commandpb.Command_PlanJob{PlanJob: &commandpb.PlanJob{Job: facts.ID(), Attempt: facts.Head().PlanAttempt, Plan: p}}}
-}
-
-// PlanOptions are those of a job or a dry run on the cluster as it is now. standard is the default parallelism that was
-// configured; 0: the free slots, or all of them if none is free.
-func PlanOptions(v *state.View, spec *jobpb.JobSpec, standard int) plan.Options {
-	slots, free := 0, 0
-	for f := range v.Workers() {
-		if f.Health == commandpb.WorkerHealth_WORKER_ALIVE && !f.Draining {
-			slots += int(f.Slots)
-			free += max(0, int(f.Slots)-v.UsedSlots(f.Id))
-		}
-	}
-	return plan.Options{
-		Settings: spec.GetSettings(), Parallelism: int(spec.GetParallelism()), DefaultParallelism: cmp.Or(standard, free, slots, 1), Slots: slots,
-	}
-}
-
-// diagnosed is the failure of a job whose graph has faults.
-func diagnosed(ds []*jobpb.Diagnostic, now time.Time) *jobpb.Failure {
-	f := &jobpb.Failure{Code: CodeNoPlan, Kind: jobpb.FailureKind_FAILURE_FATAL, TimeUs: now.UnixMicro(), Message: "the build function returned neither a graph nor a reason"}
-	var lines []string
-	for _, d := range ds {
-		if strings.HasPrefix(d.Code, "W") {
-			continue
-		}
-		if len(lines) == 0 {
-			f.Code, f.Position = d.Code, d.Where
-			lines = append(lines, d.Message)
-		} else {
-			lines = append(lines, d.Code+": "+d.Message+" at "+d.Where)
-		}
-		for _, h := range d.Hints {
-			lines = append(lines, "  fix: "+h)
-		}
-	}
-	if len(lines) > 0 {
-		f.Message = strings.Join(lines, "\n")
-	}
-	return f
 }

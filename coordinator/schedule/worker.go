@@ -381,6 +381,8 @@ func (l *Leader) usable(id string) *worker {
 	return w
 }
 
+func (l *Leader) reaches(worker string) bool { return l.usable(worker) != nil }
+
 // gathered reports whether every live worker has found this leader, or has had the time to.
 func (l *Leader) gathered() bool {
 	if l.settled() {

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sluiceio/sluice/coordinator/state/ledger"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -62,6 +63,9 @@ func (e *jobEdit) checkpointed(region int32) bool {
 func (e *jobEdit) startCheckpoint(c *commandpb.StartCheckpoint) Result {
 	if r := e.takes(c.JobEpoch); r.Status != Applied {
 		return r
+	}
+	if completed, _ := e.j.Switching(); completed {
+		return e.stale("another plan takes over")
 	}
 	start := &jobpb.CheckpointStart{Kind: c.Kind, StartedUs: e.t.now, RequestId: c.RequestId}
 	in := make([]bool, e.regions.Len())
@@ -144,7 +148,11 @@ func (e *jobEdit) completeCheckpoint(c *commandpb.CompleteCheckpoint) Result {
 		e.isolate()
 		return r
 	}
+	if h := e.j.head; s.Kind == jobpb.CheckpointKind_CHECKPOINT_RESCALE && e.j.Rescaling() {
+		h.Rescale = &jobpb.Rescale{Parallelism: h.Rescale.Parallelism, RequestId: h.Rescale.RequestId, Checkpoint: s.Id}
+	}
 	e.finishing()
+	e.switchOver()
 	return r
 }
 
@@ -181,7 +189,7 @@ func (e *jobEdit) checkCompletion(c *commandpb.CompleteCheckpoint) Result {
 	}
 	bytes := e.j.outputBytes
 	for _, x := range c.Committables {
-		if region, ok := e.j.writer(x); !ok || !took[region] {
+		if region, ok := e.j.plan.Writer(x.Sink, x.Subtask); !ok || !took[region] {
 			return refused(CodeBadOutput, "job %s: output of %.100q[%d], which takes no part in checkpoint %d", e.j.ID(), x.Sink, x.Subtask, c.Checkpoint)
 		}
 		bytes += outputSize(x)
@@ -263,21 +271,8 @@ func (j *Job) OfCheckpoint(c *jobpb.Committable) bool {
 	if j.checkpoints == nil {
 		return false
 	}
-	region, ok := j.writer(c)
+	region, ok := j.plan.Writer(c.Sink, c.Subtask)
 	return ok && j.Plan().Regions[region].Checkpointed
-}
-
-// writer is the region of the subtask that prepared output; false if the plan has none such.
-func (j *Job) writer(c *jobpb.Committable) (int32, bool) {
-	chain, ok := j.plan.chain[c.Sink]
-	if !ok {
-		return 0, false
-	}
-	pos, ok := j.Position(chain, c.Subtask)
-	if !ok {
-		return 0, false
-	}
-	return j.plan.Of(pos), true
 }
 
 func (e *jobEdit) abortCheckpoint(c *commandpb.AbortCheckpoint) Result {
@@ -291,9 +286,13 @@ func (e *jobEdit) abortCheckpoint(c *commandpb.AbortCheckpoint) Result {
 }
 
 func (e *jobEdit) abort(id uint64, cause *jobpb.Failure) Result {
+	kind := e.j.checkpoints.GetStarted().GetKind()
 	r := e.took(ledger.Abort(e.j.checkpoints, id, cause, e.t.now))
 	if r.Status != Applied {
 		return r
+	}
+	if kind == jobpb.CheckpointKind_CHECKPOINT_RESCALE && !ledger.Awaits(e.j.checkpoints, kind) {
+		e.endRescale(cause)
 	}
 	// Of a long row of failures the history of events keeps some; the job's own history has all.
 	if n := e.j.checkpoints.Failed; n == 1 || n%10 == 0 {
@@ -333,10 +332,24 @@ func (e *jobEdit) deleteObjects(c *commandpb.DeleteObjects) Result {
 	if e.j.checkpoints == nil {
 		return e.stale("the job has no checkpoints")
 	}
-	n, left, err := ledger.PlanDeletion(e.j.checkpoints, c.Names)
+	n, left, err := ledger.PlanDeletion(e.j.checkpoints, c.Names, e.t.knownElsewhere(&e.j))
 	r := e.took(n, err)
 	r.Dropped = left
 	return r
+}
+
+// knownElsewhere tells of objects that another job knows: one of two jobs has begun with a checkpoint of the other. Whoever is the
+// last to know an object deletes it.
+func (t *tx) knownElsewhere(own *Job) func(name string) bool {
+	var others []*jobpb.Checkpoints
+	for j := range t.Jobs() {
+		if c := j.checkpoints; c != nil && j.number != own.number && (c.Origin != 0 || own.checkpoints.Origin != 0) {
+			others = append(others, c)
+		}
+	}
+	return func(name string) bool {
+		return slices.ContainsFunc(others, func(c *jobpb.Checkpoints) bool { return ledger.Object(c, name) != nil })
+	}
 }
 
 func (e *jobEdit) forgetObjects(c *commandpb.ForgetObjects) Result {
@@ -351,26 +364,20 @@ func (e *jobEdit) forgetObjects(c *commandpb.ForgetObjects) Result {
 
 // requestSavepoint notes the wish, once per request id.
 func (t *tx) requestSavepoint(c *commandpb.RequestSavepoint, request string) Result {
-	print := fingerprint("savepoint", c)
-	if r, served := t.served(request, "savepoint", print); served {
-		return r
-	}
-	if r, full := t.noRoom(); full {
-		return r
-	}
-	r := t.edit(c.Job, func(e *jobEdit) Result {
-		if r := e.takes(e.j.head.Epoch); r.Status != Applied {
-			r.Code = CodeWrongStatus
-			return r
-		}
-		r := e.took(ledger.Request(e.j.checkpoints, &jobpb.SavepointRequest{RequestId: request, Kind: c.Kind, TimeUs: t.now}))
-		if r.Status == Applied {
-			e.event("savepoint-requested", ledger.KindName(c.Kind))
-		}
-		return r
+	return t.once(request, "savepoint", c, func() Result {
+		return t.edit(c.Job, func(e *jobEdit) Result { return e.want(c.Kind, request) })
 	})
+}
+
+// want notes the wish for a checkpoint.
+func (e *jobEdit) want(kind jobpb.CheckpointKind, request string) Result {
+	if r := e.takes(e.j.head.Epoch); r.Status != Applied {
+		r.Code = CodeWrongStatus
+		return r
+	}
+	r := e.took(ledger.Request(e.j.checkpoints, &jobpb.SavepointRequest{RequestId: request, Kind: kind, TimeUs: e.t.now}))
 	if r.Status == Applied {
-		t.remember(request, "savepoint", c.Job, print)
+		e.event("savepoint-requested", ledger.KindName(kind))
 	}
 	return r
 }

@@ -94,7 +94,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Add(b.Bytes())
 	f.Add(b.Bytes()[:b.Len()/2])
-	f.Add([]byte(snapshotMagic))
+	f.Add([]byte("SLUICEST"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Load(bytes.NewReader(data))
 		if err != nil {

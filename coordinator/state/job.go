@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/sluiceio/sluice/coordinator/region"
+	"github.com/sluiceio/sluice/coordinator/state/outline"
 	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -11,9 +12,9 @@ import (
 // Job is what is known of one job: an immutable record. The plan, the subtasks and the output that waits for its commit
 // are kept apart from the small facts (Head), so that a report about one subtask copies neither.
 type Job struct {
-	number      uint64     // N of NAME-N
-	head        *jobpb.Job // without plan, regions, subtasks, failures, committables, history and slots
-	plan        *planned   // nil until planned
+	number      uint64           // N of NAME-N
+	head        *jobpb.Job       // without plan, regions, subtasks, failures, committables, history and slots
+	plan        *outline.Outline // nil until planned
 	subtasks    vector.Vec[*jobpb.Subtask]
 	regions     vector.Vec[regionRecord]
 	slots       vector.Vec[slot]
@@ -26,13 +27,6 @@ type Job struct {
 	results     []Results // by edge
 	scheduled   uint64    // index of the last ScheduleRegions; not kept in snapshots
 	counts      [jobpb.SubtaskState_SUBTASK_FINISHING + 1]int32
-}
-
-// planned is a plan with what is looked up in it all the time.
-type planned struct {
-	*region.Layout
-	slot  []int32          // by chain: slot of its subtask 0
-	chain map[string]int32 // by id of an operator
 }
 
 type regionRecord struct {
@@ -151,7 +145,7 @@ func (j *Job) Active() int {
 func (j *Job) ScheduledAt() uint64 { return j.scheduled }
 
 // SlotOf is the slot in which subtask index of a chain lives.
-func (j *Job) SlotOf(chain, index int32) int { return int(j.plan.slot[chain] + index) }
+func (j *Job) SlotOf(chain, index int32) int { return j.plan.SlotOf(chain, index) }
 
 // Slots is the number of slots that the whole job needs.
 func (j *Job) Slots() int { return j.slots.Len() }
@@ -211,7 +205,7 @@ func copyHead(h *jobpb.Job) *jobpb.Job {
 		Id: h.Id, Spec: h.Spec, RequestId: h.RequestId, Status: h.Status, Desired: h.Desired, Epoch: h.Epoch,
 		Failure: h.Failure, Restarts: h.Restarts, Losses: h.Losses, Message: h.Message, CreatedUs: h.CreatedUs,
 		StartedUs: h.StartedUs, EndedUs: h.EndedUs, RestartAtUs: h.RestartAtUs, Planner: h.Planner,
-		PlanAttempt: h.PlanAttempt, Revision: h.Revision, Committer: h.Committer,
+		PlanAttempt: h.PlanAttempt, Revision: h.Revision, Committer: h.Committer, Rescale: h.Rescale,
 	}
 }
 
@@ -221,23 +215,4 @@ func copySubtask(s *jobpb.Subtask) *jobpb.Subtask {
 		Process: s.Process, State: s.State, Region: s.Region, StartedUs: s.StartedUs, EndedUs: s.EndedUs,
 		Counters: s.Counters, Partitions: s.Partitions, Produced: s.Produced, Loaded: s.Loaded, Settled: s.Settled,
 	}
-}
-
-// index prepares the lookups of a plan, which must be valid. It is an error if its regions are none.
-func index(p *jobpb.Plan) (*planned, error) {
-	l, err := region.NewLayout(p)
-	if err != nil {
-		return nil, err
-	}
-	d := &planned{Layout: l, slot: make([]int32, len(p.Chains)), chain: make(map[string]int32, len(p.Graph.Operators))}
-	for _, c := range p.Chains {
-		for _, o := range c.Operators {
-			d.chain[p.Graph.Operators[o].Id] = c.Index
-		}
-	}
-	groups := region.SlotGroups(p)
-	for i, g := range groups.Of {
-		d.slot[i] = groups.First[g]
-	}
-	return d, nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluiceio/sluice/coordinator/region"
 	"github.com/sluiceio/sluice/coordinator/state/ledger"
 	"github.com/sluiceio/sluice/coordinator/state/status"
 	"github.com/sluiceio/sluice/coordinator/state/vector"
@@ -37,16 +36,14 @@ func (e *jobEdit) planJob(c *commandpb.PlanJob) Result {
 	if c.Attempt != h.PlanAttempt {
 		return e.stale("attempt %d to plan is over, %d runs", c.Attempt, h.PlanAttempt)
 	}
-	plan, err := index(c.Plan)
-	if err != nil {
-		return refused(CodeMalformed, "job %s: %v", h.Id, err)
+	if (c.Adopted != nil) != (h.Spec.Origin != nil) {
+		return refused(CodeMalformed, "job %s begins with a checkpoint, and its plan does not, or the other way round", h.Id)
 	}
 	e.become(jobpb.JobStatus_JOB_WAITING)
 	h.Planner, h.Message = "", ""
-	e.j.plan = plan
-	e.t.note(changePlan, c.Plan)
-	e.createSubtasks()
-	e.createSources()
+	if r := e.begin(c.Plan, c.Adopted, 1, 0); r.Status != Applied {
+		return r
+	}
 	for _, r := range c.Plan.Regions {
 		if r.Checkpointed && e.j.checkpoints == nil {
 			e.setCheckpoints(ledger.New())
@@ -56,19 +53,23 @@ func (e *jobEdit) planJob(c *commandpb.PlanJob) Result {
 	return applied(h.Id)
 }
 
-// createSubtasks makes the execution graph: every subtask without an attempt, every region in its first epoch.
-func (e *jobEdit) createSubtasks() {
+// createSubtasks makes the execution graph: every subtask without an attempt, every region waiting for its first one.
+func (e *jobEdit) createSubtasks(epoch uint64, attempt uint32, restore uint64) {
 	p := e.j.plan
 	subtasks := vector.Make[*jobpb.Subtask](p.Size()).Edit()
 	regions := vector.Make[regionRecord](len(p.Plan().Regions)).Edit()
-	for i := range p.Plan().Regions {
-		regions.Set(i, regionRecord{state: &jobpb.RegionState{Index: int32(i), Epoch: 1, Status: jobpb.RegionStatus_REGION_CREATED}})
+	for i, r := range p.Plan().Regions {
+		s := &jobpb.RegionState{Index: int32(i), Epoch: epoch, Status: jobpb.RegionStatus_REGION_CREATED}
+		if r.Checkpointed {
+			s.Restore = restore
+		}
+		regions.Set(i, regionRecord{state: s})
 	}
 	for c, chain := range p.Plan().Chains {
 		for i := range chain.Parallelism {
 			pos := int(p.First(int32(c)) + i)
 			r := p.Of(pos)
-			subtasks.Set(pos, &jobpb.Subtask{Chain: int32(c), Index: i, Region: r, State: jobpb.SubtaskState_SUBTASK_CREATED})
+			subtasks.Set(pos, &jobpb.Subtask{Chain: int32(c), Index: i, Attempt: attempt, Region: r, State: jobpb.SubtaskState_SUBTASK_CREATED})
 			rec := regions.At(int(r))
 			rec.size++
 			regions.Set(int(r), rec)
@@ -77,28 +78,7 @@ func (e *jobEdit) createSubtasks() {
 	e.subtasks, e.regions = subtasks, regions
 	e.j.counts = [len(e.j.counts)]int32{jobpb.SubtaskState_SUBTASK_CREATED: int32(p.Size())}
 	e.j.results = make([]Results, len(p.Plan().Edges))
-	groups := region.SlotGroups(p.Plan())
-	e.slots = vector.Make[slot](int(groups.First[len(groups.First)-1])).Edit()
-}
-
-// createSources makes an empty record for each operator without inputs.
-func (e *jobEdit) createSources() {
-	for i, o := range e.j.Plan().Graph.Operators {
-		if len(o.Inputs) == 0 {
-			e.setSource(newSource(e.j.ID(), e.j.plan, int32(i)))
-		}
-	}
-}
-
-func chainOf(p *jobpb.Plan, operator int32) int32 {
-	for _, c := range p.Chains {
-		for _, o := range c.Operators {
-			if o == operator {
-				return c.Index
-			}
-		}
-	}
-	return -1
+	e.slots = vector.Make[slot](p.Slots()).Edit()
 }
 
 // rejectPlan ends a job that never ran anything, so there is nothing to wait for.
@@ -246,6 +226,7 @@ func (e *jobEdit) confirm(c *commandpb.ConfirmCommits) Result {
 			e.setCheckpoints(next)
 		}
 		e.autoConfirm()
+		e.switchOver()
 	}
 	if n == 0 && e.j.checkpoints == before {
 		return e.stale("no output waits for checkpoint %d", c.Checkpoint)
@@ -266,6 +247,7 @@ func (e *jobEdit) giveUp(cause *jobpb.Failure) {
 	if s := e.j.checkpoints.GetStarted(); s != nil {
 		e.abort(s.Id, cause)
 	}
+	e.endRescale(cause)
 }
 
 // end makes the job terminal, once nothing of it can act any more.
@@ -311,6 +293,7 @@ func (e *jobEdit) end(c *commandpb.EndJob) Result {
 // close drops everything that only a living job needs.
 func (e *jobEdit) close(note string) {
 	h := e.j.head
+	e.endRescale(&jobpb.Failure{Code: CodeWrongStatus, Message: "the job has ended", TimeUs: e.t.now})
 	for pos, s := range e.subtasks.All() {
 		switch {
 		case active(s.State) || s.State == jobpb.SubtaskState_SUBTASK_CREATED:

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sluiceio/sluice/coordinator/region"
 	"github.com/sluiceio/sluice/coordinator/state/jobid"
 	"github.com/sluiceio/sluice/coordinator/state/ledger"
+	"github.com/sluiceio/sluice/coordinator/state/outline"
 	"github.com/sluiceio/sluice/coordinator/state/vector"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -54,11 +54,11 @@ func (l *loader) takeJob(p *jobpb.Job) error {
 
 // checkLedger: a record of checkpoints names regions of the plan only.
 func checkLedger(p *jobpb.Job) error {
-	if p.Plan == nil {
+	if p.Plan == nil && p.Spec.Origin == nil {
 		return errors.New("checkpoints without a plan")
 	}
 	for _, r := range p.Checkpoints.GetStarted().GetRegions() {
-		if r == nil || r.Region < 0 || int(r.Region) >= len(p.Plan.Regions) {
+		if r == nil || r.Region < 0 || int(r.Region) >= len(p.Plan.GetRegions()) {
 			return errors.New("a checkpoint under way of a region that the plan lacks")
 		}
 	}
@@ -76,7 +76,7 @@ func (j *Job) takePlan(p *jobpb.Job) error {
 		return err
 	}
 	var err error
-	if j.plan, err = index(p.Plan); err != nil {
+	if j.plan, err = outline.New(p.Plan); err != nil {
 		return err
 	}
 	j.results = make([]Results, len(p.Plan.Edges))
@@ -90,8 +90,7 @@ func (j *Job) takePlan(p *jobpb.Job) error {
 		}
 		regions.Set(i, regionRecord{state: r})
 	}
-	groups := region.SlotGroups(p.Plan)
-	slots := vector.Make[slot](int(groups.First[len(groups.First)-1])).Edit()
+	slots := vector.Make[slot](j.plan.Slots()).Edit()
 	for _, g := range p.Slots {
 		if g == nil || g.Slot < 0 || int(g.Slot) >= slots.Len() || slots.At(int(g.Slot)).granted {
 			return errors.New("a slot grant that does not fit the plan")
@@ -142,23 +141,12 @@ func (j *Job) takeOutput() error {
 		if err := c.Validate(); err != nil {
 			return err
 		}
-		if !j.writes(c) {
+		if _, ok := j.plan.Writer(c.Sink, c.Subtask); !ok {
 			return fmt.Errorf("output of %.100q[%d], which is not in the plan", c.Sink, c.Subtask)
 		}
 		j.outputBytes += outputSize(c)
 	}
 	return nil
-}
-
-// writes reports whether the plan has the subtask that prepared c.
-func (j *Job) writes(c *jobpb.Committable) bool {
-	for i, o := range j.Plan().Graph.Operators {
-		if o.Id == c.Sink {
-			_, ok := j.Position(chainOf(j.Plan(), int32(i)), c.Subtask)
-			return ok
-		}
-	}
-	return false
 }
 
 // takePartitions checks the results of a subtask: those of a finished one are whole, no other has any.

@@ -1,13 +1,12 @@
 package state
 
 import (
-	"crypto/sha256"
 	"fmt"
-	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/coordinator/state/jobid"
+	"github.com/sluiceio/sluice/coordinator/state/requestid"
 	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -15,25 +14,23 @@ import (
 
 // submitJob creates a job, once per request id.
 func (t *tx) submitJob(spec *jobpb.JobSpec, request string) Result {
-	print := fingerprint("submit", spec)
-	if r, served := t.served(request, "submit", print); served {
-		return r
-	}
-	if t.Artifact(spec.Artifact) == nil {
-		return refused(CodeNoArtifact, "artifact %.12s is not stored in this cluster", spec.Artifact)
-	}
-	if r, full := t.noRoom(); full {
-		return r
-	}
-	t.nextJob++
-	j := &Job{number: t.nextJob, head: &jobpb.Job{
-		Id: fmt.Sprintf("%s-%d", jobid.Name(spec.Name), t.nextJob), Spec: spec, RequestId: request,
-		Status: jobpb.JobStatus_JOB_CREATED, Desired: jobpb.JobStatus_JOB_FINISHED, Epoch: 1, CreatedUs: t.now,
-	}}
-	t.putJob(j)
-	t.remember(request, "submit", j.ID(), print)
-	t.event(&jobpb.Event{Kind: "job-submitted", Job: j.ID()})
-	return applied(j.ID())
+	return t.once(request, "submit", spec, func() Result {
+		if t.Artifact(spec.Artifact) == nil {
+			return refused(CodeNoArtifact, "artifact %.12s is not stored in this cluster", spec.Artifact)
+		}
+		spec, from, r := t.origin(spec)
+		if r.Status != Applied {
+			return r
+		}
+		t.nextJob++
+		j := &Job{number: t.nextJob, checkpoints: from, head: &jobpb.Job{
+			Id: fmt.Sprintf("%s-%d", jobid.Name(spec.Name), t.nextJob), Spec: spec, RequestId: request,
+			Status: jobpb.JobStatus_JOB_CREATED, Desired: jobpb.JobStatus_JOB_FINISHED, Epoch: 1, CreatedUs: t.now,
+		}}
+		t.putJob(j)
+		t.event(&jobpb.Event{Kind: "job-submitted", Job: j.ID()})
+		return applied(j.ID())
+	})
 }
 
 // putJob makes a changed job head visible under this command's revision.
@@ -49,20 +46,9 @@ func (t *tx) putJob(j *Job) {
 
 // cancelJob asks for the end of a job. With an attempt alive the job first goes to CANCELLING.
 func (t *tx) cancelJob(id, request string) Result {
-	print := fingerprint("cancel", &commandpb.CancelJob{Job: id})
-	if request != "" {
-		if r, served := t.served(request, "cancel", print); served {
-			return r
-		}
-		if r, full := t.noRoom(); full {
-			return r
-		}
-	}
-	r := t.edit(id, func(e *jobEdit) Result { return e.cancel() })
-	if r.Status == Applied && request != "" {
-		t.remember(request, "cancel", id, print)
-	}
-	return r
+	return t.once(request, "cancel", &commandpb.CancelJob{Job: id}, func() Result {
+		return t.edit(id, func(e *jobEdit) Result { return e.cancel() })
+	})
 }
 
 // forgetJobs drops terminal jobs. Their numbers are never issued again.
@@ -86,14 +72,23 @@ func (t *tx) forgetJobs(ids []string) Result {
 	return r
 }
 
-func fingerprint(kind string, m proto.Message) []byte {
-	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(append([]byte(kind), 0), m)
-	if err != nil {
-		// Only a text that is not UTF-8 can fail, and commands with one were refused.
-		b = []byte(kind)
+// once performs a request, unless its id was served before. Without an id nothing can be told apart.
+func (t *tx) once(id, kind string, m proto.Message, perform func() Result) Result {
+	if id == "" {
+		return perform()
 	}
-	sum := sha256.Sum256(b)
-	return sum[:]
+	print := requestid.Fingerprint(kind, m)
+	if r, served := t.served(id, kind, print); served {
+		return r
+	}
+	if r, full := t.noRoom(); full {
+		return r
+	}
+	r := perform()
+	if r.Status == Applied {
+		t.remember(id, kind, r.Job, print)
+	}
+	return r
 }
 
 // served answers a request id that was used before, or that is too old for the cluster to know whether it was.
@@ -104,20 +99,10 @@ func (t *tx) served(id, kind string, print []byte) (Result, bool) {
 		}
 		return Result{Status: Duplicate, Job: r.Job}, true
 	}
-	if at, ok := requestTime(id); ok && t.now-at > RequestMemoryMicros {
+	if at, ok := requestid.Time(id); ok && t.now-at > RequestMemoryMicros {
 		return refused(CodeRequestExpired, "request id %s is older than 24 hours: whether it was served is no longer known", id), true
 	}
 	return Result{}, false
-}
-
-// requestTime is the time in a UUID of version 7, in microseconds since the Unix epoch. Ids of other kinds carry none,
-// and are new to the cluster once it has forgotten them.
-func requestTime(id string) (micros int64, ok bool) {
-	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[14] != '7' {
-		return 0, false
-	}
-	ms, err := strconv.ParseUint(id[:8]+id[9:13], 16, 64)
-	return int64(ms) * 1000, err == nil
 }
 
 // noRoom refuses a request whose id could not be remembered: forgetting a younger one instead could run a job twice.

@@ -102,7 +102,7 @@ func (e *jobEdit) resetSubtasks(in []bool) (attempts int) {
 		}
 	}
 	e.dropOutput(func(c *jobpb.Committable) bool {
-		region, ok := e.j.writer(c)
+		region, ok := e.j.plan.Writer(c.Sink, c.Subtask)
 		return ok && in[region] && !e.checkpointed(region) // what belongs to a completed checkpoint outlives every attempt
 	})
 	return attempts

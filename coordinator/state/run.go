@@ -16,8 +16,8 @@ func (e *jobEdit) schedule(c *commandpb.ScheduleRegions) Result {
 	if !e.in(jobpb.JobStatus_JOB_WAITING, jobpb.JobStatus_JOB_RUNNING, jobpb.JobStatus_JOB_RESTARTING) {
 		return e.wrongStatus()
 	}
-	if c.JobEpoch != h.Epoch {
-		return e.stale("job epoch is %d", h.Epoch)
+	if _, stopped := e.j.Switching(); c.JobEpoch != h.Epoch || stopped {
+		return e.stale("job epoch is %d, or another plan takes over", h.Epoch)
 	}
 	g := &granting{e: e, in: make([]bool, e.regions.Len()), taken: make([]bool, e.subtasks.Len()), places: make([]*commandpb.Assignment, e.slots.Len())}
 	if r := g.check(c); r.Status != Applied {
@@ -357,7 +357,7 @@ func describe(f *jobpb.Failure, s *jobpb.Subtask, now int64) *jobpb.Failure {
 func (e *jobEdit) takeOutput(u *taskpb.SubtaskUpdate) *jobpb.Failure {
 	bytes := e.j.outputBytes
 	for _, c := range u.Committables {
-		if c.Subtask != u.Index || !e.isSink(u.Chain, c.Sink) {
+		if c.Subtask != u.Index || !e.j.plan.Has(u.Chain, c.Sink) {
 			return &jobpb.Failure{Kind: jobpb.FailureKind_FAILURE_FATAL, Code: CodeBadOutput,
 				Message: fmt.Sprintf("prepared output of %.100q[%d] came from a subtask that does not write there", c.Sink, c.Subtask)}
 		}
@@ -376,17 +376,6 @@ func (e *jobEdit) takeOutput(u *taskpb.SubtaskUpdate) *jobpb.Failure {
 		e.t.note(changeOutput, c)
 	}
 	return nil
-}
-
-// isSink reports whether a chain holds the operator with this id.
-func (e *jobEdit) isSink(chain int32, id string) bool {
-	p := e.j.Plan()
-	for _, o := range p.Chains[chain].Operators {
-		if p.Graph.Operators[o].Id == id {
-			return true
-		}
-	}
-	return false
 }
 
 // settleRegion derives the status of a region from its subtasks, and returns the new one if it has changed.

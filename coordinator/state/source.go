@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/sluiceio/sluice/coordinator/state/outline"
 	"github.com/sluiceio/sluice/coordinator/state/splits"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -18,8 +19,8 @@ const (
 	MaxSplits      = splits.Max
 )
 
-func newSource(job string, p *planned, operator int32) *Source {
-	chain := chainOf(p.Plan(), operator)
+func newSource(job string, p *outline.Outline, operator int32) *Source {
+	chain := p.ChainOf(operator)
 	return splits.New(job, splits.Place{
 		Operator: operator, Chain: chain, Region: p.Of(int(p.First(chain))), Bounded: p.Plan().Graph.Operators[operator].Bounded,
 		Readers: p.Plan().Chains[chain].Parallelism,

@@ -243,6 +243,10 @@ func (t *tx) dispatch(c *commandpb.Command) Result {
 		return t.cancelJob(b.CancelJob.GetJob(), c.RequestId)
 	case *commandpb.Command_RequestSavepoint:
 		return t.requestSavepoint(b.RequestSavepoint, c.RequestId)
+	case *commandpb.Command_RequestRescale:
+		return t.once(c.RequestId, "rescale", b.RequestRescale, func() Result {
+			return t.edit(b.RequestRescale.GetJob(), func(e *jobEdit) Result { return e.requestRescale(b.RequestRescale, c.RequestId) })
+		})
 	case *commandpb.Command_ForgetJobs:
 		return t.forgetJobs(b.ForgetJobs.GetJobs())
 	}
@@ -299,6 +303,10 @@ func (t *tx) dispatchCheckpoint(c *commandpb.Command) Result {
 		return t.edit(b.DeleteSavepoint.GetJob(), func(e *jobEdit) Result {
 			return e.took(ledger.Drop(e.j.checkpoints, b.DeleteSavepoint.Checkpoint, !Terminal(e.j.head.Status)))
 		})
+	case *commandpb.Command_RescaleJob:
+		return t.edit(b.RescaleJob.GetJob(), func(e *jobEdit) Result { return e.rescale(b.RescaleJob) })
+	case *commandpb.Command_AbandonRescale:
+		return t.edit(b.AbandonRescale.GetJob(), func(e *jobEdit) Result { return e.abandonRescale(b.AbandonRescale) })
 	case *commandpb.Command_PlaceObjects:
 		return t.edit(b.PlaceObjects.GetJob(), func(e *jobEdit) Result { return e.placeObjects(b.PlaceObjects) })
 	case *commandpb.Command_DeleteObjects:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluiceio/sluice/coordinator/schedule"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -68,7 +69,7 @@ func newDriver(prog *task.Program, e Embedding, files *disk) *driver {
 	c := schedule.DefaultConfig()
 	c.Leader, c.Term = coordinatorID, term
 	c.Heartbeat, c.LossTimeout, c.BuildLimit, c.PlanTimeout = never, never, never, never
-	c.DefaultParallelism, c.DefaultRestart = e.Slots, "none"
+	c.DefaultParallelism, c.DefaultRestart, c.Fits = e.Slots, "none", codec.Fits
 	d.leader = schedule.New(c)
 	return d
 }

@@ -35,6 +35,7 @@ const (
 	Jobs_Checkpoints_FullMethodName     = "/sluice.api.Jobs/Checkpoints"
 	Jobs_Savepoint_FullMethodName       = "/sluice.api.Jobs/Savepoint"
 	Jobs_DeleteSavepoint_FullMethodName = "/sluice.api.Jobs/DeleteSavepoint"
+	Jobs_Rescale_FullMethodName         = "/sluice.api.Jobs/Rescale"
 )
 
 // JobsClient is the client API for Jobs service.
@@ -60,6 +61,9 @@ type JobsClient interface {
 	Savepoint(ctx context.Context, in *SavepointRequest, opts ...grpc.CallOption) (*SavepointResponse, error)
 	// DeleteSavepoint gives a savepoint up. Its objects are deleted unless something else needs them.
 	DeleteSavepoint(ctx context.Context, in *DeleteSavepointRequest, opts ...grpc.CallOption) (*DeleteSavepointResponse, error)
+	// Rescale lets a job go on at another parallelism, from a checkpoint that is taken for it. It answers when the next plan has taken
+	// over, or says why none has: then the job goes on as it was.
+	Rescale(ctx context.Context, in *RescaleRequest, opts ...grpc.CallOption) (*RescaleResponse, error)
 }
 
 type jobsClient struct {
@@ -208,6 +212,16 @@ func (c *jobsClient) DeleteSavepoint(ctx context.Context, in *DeleteSavepointReq
 	return out, nil
 }
 
+func (c *jobsClient) Rescale(ctx context.Context, in *RescaleRequest, opts ...grpc.CallOption) (*RescaleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RescaleResponse)
+	err := c.cc.Invoke(ctx, Jobs_Rescale_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // JobsServer is the server API for Jobs service.
 // All implementations must embed UnimplementedJobsServer
 // for forward compatibility.
@@ -231,6 +245,9 @@ type JobsServer interface {
 	Savepoint(context.Context, *SavepointRequest) (*SavepointResponse, error)
 	// DeleteSavepoint gives a savepoint up. Its objects are deleted unless something else needs them.
 	DeleteSavepoint(context.Context, *DeleteSavepointRequest) (*DeleteSavepointResponse, error)
+	// Rescale lets a job go on at another parallelism, from a checkpoint that is taken for it. It answers when the next plan has taken
+	// over, or says why none has: then the job goes on as it was.
+	Rescale(context.Context, *RescaleRequest) (*RescaleResponse, error)
 	mustEmbedUnimplementedJobsServer()
 }
 
@@ -276,6 +293,9 @@ func (UnimplementedJobsServer) Savepoint(context.Context, *SavepointRequest) (*S
 }
 func (UnimplementedJobsServer) DeleteSavepoint(context.Context, *DeleteSavepointRequest) (*DeleteSavepointResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteSavepoint not implemented")
+}
+func (UnimplementedJobsServer) Rescale(context.Context, *RescaleRequest) (*RescaleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Rescale not implemented")
 }
 func (UnimplementedJobsServer) mustEmbedUnimplementedJobsServer() {}
 func (UnimplementedJobsServer) testEmbeddedByValue()              {}
@@ -500,6 +520,24 @@ func _Jobs_DeleteSavepoint_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Rescale_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RescaleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Rescale(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Rescale_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Rescale(ctx, req.(*RescaleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Jobs_ServiceDesc is the grpc.ServiceDesc for Jobs service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -546,6 +584,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteSavepoint",
 			Handler:    _Jobs_DeleteSavepoint_Handler,
+		},
+		{
+			MethodName: "Rescale",
+			Handler:    _Jobs_Rescale_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -202,6 +202,14 @@ func (r *SavepointRequest) Validate() error {
 	return field("kind", "%v is none that can be asked for", r.GetKind())
 }
 
+// Validate checks a change of parallelism.
+func (r *RescaleRequest) Validate() error {
+	if n := r.GetParallelism(); n < 1 || n > jobpb.MaxParallelism {
+		return field("parallelism", "%d is not in 1…%d", n, jobpb.MaxParallelism)
+	}
+	return errors.Join(id("job", r.GetJob()), id("request_id", r.GetRequestId()))
+}
+
 // Validate checks the savepoint's name.
 func (r *DeleteSavepointRequest) Validate() error {
 	if r.GetId() == 0 {

@@ -31,8 +31,44 @@ func (c *Command) validateCheckpoint() (known bool, err error) {
 		return true, nil
 	case *Command_RequestSavepoint:
 		return true, errors.Join(checkKind("request_savepoint.kind", b.RequestSavepoint.GetKind()), checkID("request_id", c.RequestId, required))
+	case *Command_RequestRescale:
+		return true, errors.Join(checkID("request_id", c.RequestId, required), checkParallelism(b.RequestRescale.GetParallelism()))
+	case *Command_RescaleJob:
+		r := b.RescaleJob
+		if r.GetAdopted() == nil {
+			return true, errors.New("rescale_job.adopted: missing")
+		}
+		return true, errors.Join(r.Plan.Validate(), r.Adopted.validate("rescale_job.adopted"))
+	case *Command_AbandonRescale:
+		return true, checkFailure("abandon_rescale.cause", b.AbandonRescale.GetCause())
 	}
 	return false, nil
+}
+
+func checkParallelism(n int32) error {
+	if n < 1 || n > jobpb.MaxParallelism {
+		return fmt.Errorf("request_rescale.parallelism: %d is not in 1…%d", n, jobpb.MaxParallelism)
+	}
+	return nil
+}
+
+// validate checks what is adopted; nil: nothing is.
+func (a *Adopted) validate(path string) error {
+	if a == nil {
+		return nil
+	}
+	if err := errors.Join(checkObjects(path+".manifest", []*jobpb.StoredObject{a.Manifest}), checkNames(path+".objects", a.Objects)); err != nil {
+		return err
+	}
+	if len(a.Manifest.Object.Digest) == 0 {
+		return fmt.Errorf("%s.manifest: no digest", path)
+	}
+	for i, s := range a.Sources {
+		if s == nil {
+			return fmt.Errorf("%s.sources[%d]: missing", path, i)
+		}
+	}
+	return nil
 }
 
 func (s *StartCheckpoint) validate() error {

@@ -119,6 +119,9 @@ type Command struct {
 	//	*Command_ForgetObjects
 	//	*Command_RequestSavepoint
 	//	*Command_DeleteSavepoint
+	//	*Command_RequestRescale
+	//	*Command_RescaleJob
+	//	*Command_AbandonRescale
 	Command       isCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -504,6 +507,33 @@ func (x *Command) GetDeleteSavepoint() *DeleteSavepoint {
 	return nil
 }
 
+func (x *Command) GetRequestRescale() *RequestRescale {
+	if x != nil {
+		if x, ok := x.Command.(*Command_RequestRescale); ok {
+			return x.RequestRescale
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRescaleJob() *RescaleJob {
+	if x != nil {
+		if x, ok := x.Command.(*Command_RescaleJob); ok {
+			return x.RescaleJob
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetAbandonRescale() *AbandonRescale {
+	if x != nil {
+		if x, ok := x.Command.(*Command_AbandonRescale); ok {
+			return x.AbandonRescale
+		}
+	}
+	return nil
+}
+
 type isCommand_Command interface {
 	isCommand_Command()
 }
@@ -648,6 +678,18 @@ type Command_DeleteSavepoint struct {
 	DeleteSavepoint *DeleteSavepoint `protobuf:"bytes,67,opt,name=delete_savepoint,json=deleteSavepoint,proto3,oneof"`
 }
 
+type Command_RequestRescale struct {
+	RequestRescale *RequestRescale `protobuf:"bytes,68,opt,name=request_rescale,json=requestRescale,proto3,oneof"`
+}
+
+type Command_RescaleJob struct {
+	RescaleJob *RescaleJob `protobuf:"bytes,69,opt,name=rescale_job,json=rescaleJob,proto3,oneof"`
+}
+
+type Command_AbandonRescale struct {
+	AbandonRescale *AbandonRescale `protobuf:"bytes,70,opt,name=abandon_rescale,json=abandonRescale,proto3,oneof"`
+}
+
 func (*Command_InitCluster) isCommand_Command() {}
 
 func (*Command_PutNode) isCommand_Command() {}
@@ -717,6 +759,12 @@ func (*Command_ForgetObjects) isCommand_Command() {}
 func (*Command_RequestSavepoint) isCommand_Command() {}
 
 func (*Command_DeleteSavepoint) isCommand_Command() {}
+
+func (*Command_RequestRescale) isCommand_Command() {}
+
+func (*Command_RescaleJob) isCommand_Command() {}
+
+func (*Command_AbandonRescale) isCommand_Command() {}
 
 type InitCluster struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1556,6 +1604,7 @@ type PlanJob struct {
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Plan          *jobpb.Plan            `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
+	Adopted       *Adopted               `protobuf:"bytes,4,opt,name=adopted,proto3" json:"adopted,omitempty"` // of a job that begins with a checkpoint: what this plan makes of it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1611,6 +1660,74 @@ func (x *PlanJob) GetPlan() *jobpb.Plan {
 	return nil
 }
 
+func (x *PlanJob) GetAdopted() *Adopted {
+	if x != nil {
+		return x.Adopted
+	}
+	return nil
+}
+
+// Adopted is a checkpoint of another plan, seen by this one. Its manifest is durable and was read back.
+type Adopted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Manifest      *jobpb.StoredObject    `protobuf:"bytes,1,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	Objects       []string               `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"` // names of all that it needs, itself included; ordered
+	Sources       []*jobpb.SourceState   `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Adopted) Reset() {
+	*x = Adopted{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Adopted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Adopted) ProtoMessage() {}
+
+func (x *Adopted) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Adopted.ProtoReflect.Descriptor instead.
+func (*Adopted) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Adopted) GetManifest() *jobpb.StoredObject {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
+}
+
+func (x *Adopted) GetObjects() []string {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *Adopted) GetSources() []*jobpb.SourceState {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
 type RejectPlan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1622,7 +1739,7 @@ type RejectPlan struct {
 
 func (x *RejectPlan) Reset() {
 	*x = RejectPlan{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[15]
+	mi := &file_proto_commandpb_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1751,7 @@ func (x *RejectPlan) String() string {
 func (*RejectPlan) ProtoMessage() {}
 
 func (x *RejectPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[15]
+	mi := &file_proto_commandpb_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1764,7 @@ func (x *RejectPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejectPlan.ProtoReflect.Descriptor instead.
 func (*RejectPlan) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{15}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RejectPlan) GetJob() string {
@@ -1684,7 +1801,7 @@ type HoldJob struct {
 
 func (x *HoldJob) Reset() {
 	*x = HoldJob{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[16]
+	mi := &file_proto_commandpb_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1813,7 @@ func (x *HoldJob) String() string {
 func (*HoldJob) ProtoMessage() {}
 
 func (x *HoldJob) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[16]
+	mi := &file_proto_commandpb_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1826,7 @@ func (x *HoldJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJob.ProtoReflect.Descriptor instead.
 func (*HoldJob) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{16}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HoldJob) GetJob() string {
@@ -1756,7 +1873,7 @@ type ScheduleRegions struct {
 
 func (x *ScheduleRegions) Reset() {
 	*x = ScheduleRegions{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[17]
+	mi := &file_proto_commandpb_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1885,7 @@ func (x *ScheduleRegions) String() string {
 func (*ScheduleRegions) ProtoMessage() {}
 
 func (x *ScheduleRegions) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[17]
+	mi := &file_proto_commandpb_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1898,7 @@ func (x *ScheduleRegions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleRegions.ProtoReflect.Descriptor instead.
 func (*ScheduleRegions) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{17}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ScheduleRegions) GetJob() string {
@@ -1831,7 +1948,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[18]
+	mi := &file_proto_commandpb_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +1960,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[18]
+	mi := &file_proto_commandpb_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +1973,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{18}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Assignment) GetChain() int32 {
@@ -1899,7 +2016,7 @@ type UpdateSubtasks struct {
 
 func (x *UpdateSubtasks) Reset() {
 	*x = UpdateSubtasks{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[19]
+	mi := &file_proto_commandpb_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +2028,7 @@ func (x *UpdateSubtasks) String() string {
 func (*UpdateSubtasks) ProtoMessage() {}
 
 func (x *UpdateSubtasks) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[19]
+	mi := &file_proto_commandpb_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2041,7 @@ func (x *UpdateSubtasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSubtasks.ProtoReflect.Descriptor instead.
 func (*UpdateSubtasks) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{19}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UpdateSubtasks) GetJob() string {
@@ -1964,7 +2081,7 @@ type RestartRegions struct {
 
 func (x *RestartRegions) Reset() {
 	*x = RestartRegions{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[20]
+	mi := &file_proto_commandpb_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2093,7 @@ func (x *RestartRegions) String() string {
 func (*RestartRegions) ProtoMessage() {}
 
 func (x *RestartRegions) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[20]
+	mi := &file_proto_commandpb_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2106,7 @@ func (x *RestartRegions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartRegions.ProtoReflect.Descriptor instead.
 func (*RestartRegions) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{20}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RestartRegions) GetJob() string {
@@ -2054,7 +2171,7 @@ type ReleasePartitions struct {
 
 func (x *ReleasePartitions) Reset() {
 	*x = ReleasePartitions{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[21]
+	mi := &file_proto_commandpb_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2183,7 @@ func (x *ReleasePartitions) String() string {
 func (*ReleasePartitions) ProtoMessage() {}
 
 func (x *ReleasePartitions) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[21]
+	mi := &file_proto_commandpb_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2196,7 @@ func (x *ReleasePartitions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePartitions.ProtoReflect.Descriptor instead.
 func (*ReleasePartitions) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{21}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReleasePartitions) GetJob() string {
@@ -2116,7 +2233,7 @@ type ReleaseSlots struct {
 
 func (x *ReleaseSlots) Reset() {
 	*x = ReleaseSlots{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[22]
+	mi := &file_proto_commandpb_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2245,7 @@ func (x *ReleaseSlots) String() string {
 func (*ReleaseSlots) ProtoMessage() {}
 
 func (x *ReleaseSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[22]
+	mi := &file_proto_commandpb_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2258,7 @@ func (x *ReleaseSlots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSlots.ProtoReflect.Descriptor instead.
 func (*ReleaseSlots) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{22}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReleaseSlots) GetJob() string {
@@ -2177,7 +2294,7 @@ type FailJob struct {
 
 func (x *FailJob) Reset() {
 	*x = FailJob{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[23]
+	mi := &file_proto_commandpb_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2306,7 @@ func (x *FailJob) String() string {
 func (*FailJob) ProtoMessage() {}
 
 func (x *FailJob) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[23]
+	mi := &file_proto_commandpb_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2319,7 @@ func (x *FailJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailJob.ProtoReflect.Descriptor instead.
 func (*FailJob) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{23}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FailJob) GetJob() string {
@@ -2235,7 +2352,7 @@ type CancelJob struct {
 
 func (x *CancelJob) Reset() {
 	*x = CancelJob{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[24]
+	mi := &file_proto_commandpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2364,7 @@ func (x *CancelJob) String() string {
 func (*CancelJob) ProtoMessage() {}
 
 func (x *CancelJob) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[24]
+	mi := &file_proto_commandpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2377,7 @@ func (x *CancelJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJob.ProtoReflect.Descriptor instead.
 func (*CancelJob) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{24}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelJob) GetJob() string {
@@ -2285,7 +2402,7 @@ type DeployCommitter struct {
 
 func (x *DeployCommitter) Reset() {
 	*x = DeployCommitter{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[25]
+	mi := &file_proto_commandpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2414,7 @@ func (x *DeployCommitter) String() string {
 func (*DeployCommitter) ProtoMessage() {}
 
 func (x *DeployCommitter) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[25]
+	mi := &file_proto_commandpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2427,7 @@ func (x *DeployCommitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeployCommitter.ProtoReflect.Descriptor instead.
 func (*DeployCommitter) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{25}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeployCommitter) GetJob() string {
@@ -2362,7 +2479,7 @@ type ConfirmCommits struct {
 
 func (x *ConfirmCommits) Reset() {
 	*x = ConfirmCommits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[26]
+	mi := &file_proto_commandpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2491,7 @@ func (x *ConfirmCommits) String() string {
 func (*ConfirmCommits) ProtoMessage() {}
 
 func (x *ConfirmCommits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[26]
+	mi := &file_proto_commandpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2504,7 @@ func (x *ConfirmCommits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmCommits.ProtoReflect.Descriptor instead.
 func (*ConfirmCommits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{26}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ConfirmCommits) GetJob() string {
@@ -2431,7 +2548,7 @@ type EndJob struct {
 
 func (x *EndJob) Reset() {
 	*x = EndJob{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[27]
+	mi := &file_proto_commandpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2560,7 @@ func (x *EndJob) String() string {
 func (*EndJob) ProtoMessage() {}
 
 func (x *EndJob) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[27]
+	mi := &file_proto_commandpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2573,7 @@ func (x *EndJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJob.ProtoReflect.Descriptor instead.
 func (*EndJob) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{27}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EndJob) GetJob() string {
@@ -2495,7 +2612,7 @@ type StartCheckpoint struct {
 
 func (x *StartCheckpoint) Reset() {
 	*x = StartCheckpoint{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[28]
+	mi := &file_proto_commandpb_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +2624,7 @@ func (x *StartCheckpoint) String() string {
 func (*StartCheckpoint) ProtoMessage() {}
 
 func (x *StartCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[28]
+	mi := &file_proto_commandpb_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +2637,7 @@ func (x *StartCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartCheckpoint.ProtoReflect.Descriptor instead.
 func (*StartCheckpoint) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{28}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StartCheckpoint) GetJob() string {
@@ -2583,7 +2700,7 @@ type CompleteCheckpoint struct {
 
 func (x *CompleteCheckpoint) Reset() {
 	*x = CompleteCheckpoint{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[29]
+	mi := &file_proto_commandpb_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2712,7 @@ func (x *CompleteCheckpoint) String() string {
 func (*CompleteCheckpoint) ProtoMessage() {}
 
 func (x *CompleteCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[29]
+	mi := &file_proto_commandpb_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2725,7 @@ func (x *CompleteCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteCheckpoint.ProtoReflect.Descriptor instead.
 func (*CompleteCheckpoint) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{29}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CompleteCheckpoint) GetJob() string {
@@ -2727,7 +2844,7 @@ type SubtaskRef struct {
 
 func (x *SubtaskRef) Reset() {
 	*x = SubtaskRef{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[30]
+	mi := &file_proto_commandpb_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +2856,7 @@ func (x *SubtaskRef) String() string {
 func (*SubtaskRef) ProtoMessage() {}
 
 func (x *SubtaskRef) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[30]
+	mi := &file_proto_commandpb_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +2869,7 @@ func (x *SubtaskRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskRef.ProtoReflect.Descriptor instead.
 func (*SubtaskRef) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{30}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SubtaskRef) GetChain() int32 {
@@ -2789,7 +2906,7 @@ type AbortCheckpoint struct {
 
 func (x *AbortCheckpoint) Reset() {
 	*x = AbortCheckpoint{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[31]
+	mi := &file_proto_commandpb_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +2918,7 @@ func (x *AbortCheckpoint) String() string {
 func (*AbortCheckpoint) ProtoMessage() {}
 
 func (x *AbortCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[31]
+	mi := &file_proto_commandpb_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +2931,7 @@ func (x *AbortCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortCheckpoint.ProtoReflect.Descriptor instead.
 func (*AbortCheckpoint) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{31}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AbortCheckpoint) GetJob() string {
@@ -2857,7 +2974,7 @@ type PlaceObjects struct {
 
 func (x *PlaceObjects) Reset() {
 	*x = PlaceObjects{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[32]
+	mi := &file_proto_commandpb_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2986,7 @@ func (x *PlaceObjects) String() string {
 func (*PlaceObjects) ProtoMessage() {}
 
 func (x *PlaceObjects) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[32]
+	mi := &file_proto_commandpb_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2999,7 @@ func (x *PlaceObjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceObjects.ProtoReflect.Descriptor instead.
 func (*PlaceObjects) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{32}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PlaceObjects) GetJob() string {
@@ -2917,7 +3034,7 @@ type DeleteObjects struct {
 
 func (x *DeleteObjects) Reset() {
 	*x = DeleteObjects{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[33]
+	mi := &file_proto_commandpb_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3046,7 @@ func (x *DeleteObjects) String() string {
 func (*DeleteObjects) ProtoMessage() {}
 
 func (x *DeleteObjects) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[33]
+	mi := &file_proto_commandpb_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3059,7 @@ func (x *DeleteObjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteObjects.ProtoReflect.Descriptor instead.
 func (*DeleteObjects) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{33}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteObjects) GetJob() string {
@@ -2970,7 +3087,7 @@ type ForgetObjects struct {
 
 func (x *ForgetObjects) Reset() {
 	*x = ForgetObjects{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[34]
+	mi := &file_proto_commandpb_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +3099,7 @@ func (x *ForgetObjects) String() string {
 func (*ForgetObjects) ProtoMessage() {}
 
 func (x *ForgetObjects) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[34]
+	mi := &file_proto_commandpb_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +3112,7 @@ func (x *ForgetObjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetObjects.ProtoReflect.Descriptor instead.
 func (*ForgetObjects) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{34}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ForgetObjects) GetJob() string {
@@ -3023,7 +3140,7 @@ type RequestSavepoint struct {
 
 func (x *RequestSavepoint) Reset() {
 	*x = RequestSavepoint{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[35]
+	mi := &file_proto_commandpb_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3035,7 +3152,7 @@ func (x *RequestSavepoint) String() string {
 func (*RequestSavepoint) ProtoMessage() {}
 
 func (x *RequestSavepoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[35]
+	mi := &file_proto_commandpb_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3048,7 +3165,7 @@ func (x *RequestSavepoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestSavepoint.ProtoReflect.Descriptor instead.
 func (*RequestSavepoint) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{35}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RequestSavepoint) GetJob() string {
@@ -3076,7 +3193,7 @@ type DeleteSavepoint struct {
 
 func (x *DeleteSavepoint) Reset() {
 	*x = DeleteSavepoint{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[36]
+	mi := &file_proto_commandpb_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3088,7 +3205,7 @@ func (x *DeleteSavepoint) String() string {
 func (*DeleteSavepoint) ProtoMessage() {}
 
 func (x *DeleteSavepoint) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[36]
+	mi := &file_proto_commandpb_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3101,7 +3218,7 @@ func (x *DeleteSavepoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSavepoint.ProtoReflect.Descriptor instead.
 func (*DeleteSavepoint) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{36}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeleteSavepoint) GetJob() string {
@@ -3116,6 +3233,190 @@ func (x *DeleteSavepoint) GetCheckpoint() uint64 {
 		return x.Checkpoint
 	}
 	return 0
+}
+
+// RequestRescale asks for another parallelism. It is answered when the next plan has taken over, or nothing came of it.
+type RequestRescale struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Parallelism   int32                  `protobuf:"varint,2,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestRescale) Reset() {
+	*x = RequestRescale{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestRescale) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestRescale) ProtoMessage() {}
+
+func (x *RequestRescale) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestRescale.ProtoReflect.Descriptor instead.
+func (*RequestRescale) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *RequestRescale) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *RequestRescale) GetParallelism() int32 {
+	if x != nil {
+		return x.Parallelism
+	}
+	return 0
+}
+
+// RescaleJob lets the next plan take over. Void unless the checkpoint of the change is completed, its output is visible, and no
+// attempt of the plan before may act.
+type RescaleJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Plan          *jobpb.Plan            `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
+	Adopted       *Adopted               `protobuf:"bytes,4,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RescaleJob) Reset() {
+	*x = RescaleJob{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RescaleJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RescaleJob) ProtoMessage() {}
+
+func (x *RescaleJob) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RescaleJob.ProtoReflect.Descriptor instead.
+func (*RescaleJob) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *RescaleJob) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *RescaleJob) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *RescaleJob) GetPlan() *jobpb.Plan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *RescaleJob) GetAdopted() *Adopted {
+	if x != nil {
+		return x.Adopted
+	}
+	return nil
+}
+
+// AbandonRescale gives a change of parallelism up: the plan goes on as it was.
+type AbandonRescale struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobEpoch      uint64                 `protobuf:"varint,2,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Cause         *jobpb.Failure         `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AbandonRescale) Reset() {
+	*x = AbandonRescale{}
+	mi := &file_proto_commandpb_command_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AbandonRescale) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AbandonRescale) ProtoMessage() {}
+
+func (x *AbandonRescale) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_commandpb_command_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AbandonRescale.ProtoReflect.Descriptor instead.
+func (*AbandonRescale) Descriptor() ([]byte, []int) {
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *AbandonRescale) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *AbandonRescale) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *AbandonRescale) GetCause() *jobpb.Failure {
+	if x != nil {
+		return x.Cause
+	}
+	return nil
 }
 
 // AddSplits appends what an enumerator found; void unless offset equals the number of splits known.
@@ -3135,7 +3436,7 @@ type AddSplits struct {
 
 func (x *AddSplits) Reset() {
 	*x = AddSplits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[37]
+	mi := &file_proto_commandpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3147,7 +3448,7 @@ func (x *AddSplits) String() string {
 func (*AddSplits) ProtoMessage() {}
 
 func (x *AddSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[37]
+	mi := &file_proto_commandpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3160,7 +3461,7 @@ func (x *AddSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSplits.ProtoReflect.Descriptor instead.
 func (*AddSplits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{37}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AddSplits) GetJob() string {
@@ -3233,7 +3534,7 @@ type AssignSplits struct {
 
 func (x *AssignSplits) Reset() {
 	*x = AssignSplits{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[38]
+	mi := &file_proto_commandpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3546,7 @@ func (x *AssignSplits) String() string {
 func (*AssignSplits) ProtoMessage() {}
 
 func (x *AssignSplits) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[38]
+	mi := &file_proto_commandpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3559,7 @@ func (x *AssignSplits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignSplits.ProtoReflect.Descriptor instead.
 func (*AssignSplits) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{38}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AssignSplits) GetJob() string {
@@ -3306,7 +3607,7 @@ type ForgetJobs struct {
 
 func (x *ForgetJobs) Reset() {
 	*x = ForgetJobs{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[39]
+	mi := &file_proto_commandpb_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3318,7 +3619,7 @@ func (x *ForgetJobs) String() string {
 func (*ForgetJobs) ProtoMessage() {}
 
 func (x *ForgetJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[39]
+	mi := &file_proto_commandpb_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +3632,7 @@ func (x *ForgetJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetJobs.ProtoReflect.Descriptor instead.
 func (*ForgetJobs) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{39}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ForgetJobs) GetJobs() []string {
@@ -3362,7 +3663,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[40]
+	mi := &file_proto_commandpb_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3374,7 +3675,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[40]
+	mi := &file_proto_commandpb_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3387,7 +3688,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{40}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Record) GetRecord() isRecord_Record {
@@ -3552,7 +3853,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[41]
+	mi := &file_proto_commandpb_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3564,7 +3865,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[41]
+	mi := &file_proto_commandpb_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3577,7 +3878,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{41}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Header) GetVersion() uint32 {
@@ -3650,7 +3951,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[42]
+	mi := &file_proto_commandpb_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3662,7 +3963,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[42]
+	mi := &file_proto_commandpb_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3675,7 +3976,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{42}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Artifact) GetDigest() string {
@@ -3734,7 +4035,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[43]
+	mi := &file_proto_commandpb_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +4047,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[43]
+	mi := &file_proto_commandpb_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +4060,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{43}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Request) GetId() string {
@@ -3808,7 +4109,7 @@ type Trailer struct {
 
 func (x *Trailer) Reset() {
 	*x = Trailer{}
-	mi := &file_proto_commandpb_command_proto_msgTypes[44]
+	mi := &file_proto_commandpb_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +4121,7 @@ func (x *Trailer) String() string {
 func (*Trailer) ProtoMessage() {}
 
 func (x *Trailer) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_commandpb_command_proto_msgTypes[44]
+	mi := &file_proto_commandpb_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +4134,7 @@ func (x *Trailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trailer.ProtoReflect.Descriptor instead.
 func (*Trailer) Descriptor() ([]byte, []int) {
-	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{44}
+	return file_proto_commandpb_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Trailer) GetChain() []byte {
@@ -3861,7 +4162,7 @@ var File_proto_commandpb_command_proto protoreflect.FileDescriptor
 
 const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x1dproto/commandpb/command.proto\x12\x0esluice.command\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\xe2\x13\n" +
+	"\x1dproto/commandpb/command.proto\x12\x0esluice.command\x1a\x15proto/jobpb/job.proto\x1a\x17proto/taskpb/task.proto\"\xb7\x15\n" +
 	"\aCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x17\n" +
 	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x1a\n" +
@@ -3910,7 +4211,11 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x0edelete_objects\x18@ \x01(\v2\x1d.sluice.command.DeleteObjectsH\x00R\rdeleteObjects\x12F\n" +
 	"\x0eforget_objects\x18A \x01(\v2\x1d.sluice.command.ForgetObjectsH\x00R\rforgetObjects\x12O\n" +
 	"\x11request_savepoint\x18B \x01(\v2 .sluice.command.RequestSavepointH\x00R\x10requestSavepoint\x12L\n" +
-	"\x10delete_savepoint\x18C \x01(\v2\x1f.sluice.command.DeleteSavepointH\x00R\x0fdeleteSavepointB\t\n" +
+	"\x10delete_savepoint\x18C \x01(\v2\x1f.sluice.command.DeleteSavepointH\x00R\x0fdeleteSavepoint\x12I\n" +
+	"\x0frequest_rescale\x18D \x01(\v2\x1e.sluice.command.RequestRescaleH\x00R\x0erequestRescale\x12=\n" +
+	"\vrescale_job\x18E \x01(\v2\x1a.sluice.command.RescaleJobH\x00R\n" +
+	"rescaleJob\x12I\n" +
+	"\x0fabandon_rescale\x18F \x01(\v2\x1e.sluice.command.AbandonRescaleH\x00R\x0eabandonRescaleB\t\n" +
 	"\acommand\"'\n" +
 	"\vInitCluster\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\"t\n" +
@@ -3975,11 +4280,16 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\rStartPlanning\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
-	"\x06worker\x18\x03 \x01(\tR\x06worker\"[\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06worker\"\x8e\x01\n" +
 	"\aPlanJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12$\n" +
-	"\x04plan\x18\x03 \x01(\v2\x10.sluice.job.PlanR\x04plan\"g\n" +
+	"\x04plan\x18\x03 \x01(\v2\x10.sluice.job.PlanR\x04plan\x121\n" +
+	"\aadopted\x18\x04 \x01(\v2\x17.sluice.command.AdoptedR\aadopted\"\x8c\x01\n" +
+	"\aAdopted\x124\n" +
+	"\bmanifest\x18\x01 \x01(\v2\x18.sluice.job.StoredObjectR\bmanifest\x12\x18\n" +
+	"\aobjects\x18\x02 \x03(\tR\aobjects\x121\n" +
+	"\asources\x18\x03 \x03(\v2\x17.sluice.job.SourceStateR\asources\"g\n" +
 	"\n" +
 	"RejectPlan\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
@@ -4104,7 +4414,20 @@ const file_proto_commandpb_command_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x02 \x01(\x04R\n" +
-	"checkpoint\"\xee\x01\n" +
+	"checkpoint\"D\n" +
+	"\x0eRequestRescale\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12 \n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x94\x01\n" +
+	"\n" +
+	"RescaleJob\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12$\n" +
+	"\x04plan\x18\x03 \x01(\v2\x10.sluice.job.PlanR\x04plan\x121\n" +
+	"\aadopted\x18\x04 \x01(\v2\x17.sluice.command.AdoptedR\aadopted\"j\n" +
+	"\x0eAbandonRescale\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
+	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12)\n" +
+	"\x05cause\x18\x03 \x01(\v2\x13.sluice.job.FailureR\x05cause\"\xee\x01\n" +
 	"\tAddSplits\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1b\n" +
 	"\tjob_epoch\x18\x02 \x01(\x04R\bjobEpoch\x12\x1a\n" +
@@ -4180,7 +4503,7 @@ func file_proto_commandpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_commandpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_commandpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_proto_commandpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_proto_commandpb_command_proto_goTypes = []any{
 	(WorkerHealth)(0),             // 0: sluice.command.WorkerHealth
 	(*Command)(nil),               // 1: sluice.command.Command
@@ -4198,50 +4521,54 @@ var file_proto_commandpb_command_proto_goTypes = []any{
 	(*SubmitJob)(nil),             // 13: sluice.command.SubmitJob
 	(*StartPlanning)(nil),         // 14: sluice.command.StartPlanning
 	(*PlanJob)(nil),               // 15: sluice.command.PlanJob
-	(*RejectPlan)(nil),            // 16: sluice.command.RejectPlan
-	(*HoldJob)(nil),               // 17: sluice.command.HoldJob
-	(*ScheduleRegions)(nil),       // 18: sluice.command.ScheduleRegions
-	(*Assignment)(nil),            // 19: sluice.command.Assignment
-	(*UpdateSubtasks)(nil),        // 20: sluice.command.UpdateSubtasks
-	(*RestartRegions)(nil),        // 21: sluice.command.RestartRegions
-	(*ReleasePartitions)(nil),     // 22: sluice.command.ReleasePartitions
-	(*ReleaseSlots)(nil),          // 23: sluice.command.ReleaseSlots
-	(*FailJob)(nil),               // 24: sluice.command.FailJob
-	(*CancelJob)(nil),             // 25: sluice.command.CancelJob
-	(*DeployCommitter)(nil),       // 26: sluice.command.DeployCommitter
-	(*ConfirmCommits)(nil),        // 27: sluice.command.ConfirmCommits
-	(*EndJob)(nil),                // 28: sluice.command.EndJob
-	(*StartCheckpoint)(nil),       // 29: sluice.command.StartCheckpoint
-	(*CompleteCheckpoint)(nil),    // 30: sluice.command.CompleteCheckpoint
-	(*SubtaskRef)(nil),            // 31: sluice.command.SubtaskRef
-	(*AbortCheckpoint)(nil),       // 32: sluice.command.AbortCheckpoint
-	(*PlaceObjects)(nil),          // 33: sluice.command.PlaceObjects
-	(*DeleteObjects)(nil),         // 34: sluice.command.DeleteObjects
-	(*ForgetObjects)(nil),         // 35: sluice.command.ForgetObjects
-	(*RequestSavepoint)(nil),      // 36: sluice.command.RequestSavepoint
-	(*DeleteSavepoint)(nil),       // 37: sluice.command.DeleteSavepoint
-	(*AddSplits)(nil),             // 38: sluice.command.AddSplits
-	(*AssignSplits)(nil),          // 39: sluice.command.AssignSplits
-	(*ForgetJobs)(nil),            // 40: sluice.command.ForgetJobs
-	(*Record)(nil),                // 41: sluice.command.Record
-	(*Header)(nil),                // 42: sluice.command.Header
-	(*Artifact)(nil),              // 43: sluice.command.Artifact
-	(*Request)(nil),               // 44: sluice.command.Request
-	(*Trailer)(nil),               // 45: sluice.command.Trailer
-	(*jobpb.JobSpec)(nil),         // 46: sluice.job.JobSpec
-	(*jobpb.Plan)(nil),            // 47: sluice.job.Plan
-	(*jobpb.Failure)(nil),         // 48: sluice.job.Failure
-	(*taskpb.RegionEpoch)(nil),    // 49: sluice.task.RegionEpoch
-	(*taskpb.SubtaskUpdate)(nil),  // 50: sluice.task.SubtaskUpdate
-	(*jobpb.PartitionRef)(nil),    // 51: sluice.job.PartitionRef
-	(jobpb.CheckpointKind)(0),     // 52: sluice.job.CheckpointKind
-	(*jobpb.StoredObject)(nil),    // 53: sluice.job.StoredObject
-	(*jobpb.Committable)(nil),     // 54: sluice.job.Committable
-	(*jobpb.Split)(nil),           // 55: sluice.job.Split
-	(*jobpb.SplitAssignment)(nil), // 56: sluice.job.SplitAssignment
-	(*jobpb.Job)(nil),             // 57: sluice.job.Job
-	(*jobpb.Event)(nil),           // 58: sluice.job.Event
-	(*jobpb.SourceState)(nil),     // 59: sluice.job.SourceState
+	(*Adopted)(nil),               // 16: sluice.command.Adopted
+	(*RejectPlan)(nil),            // 17: sluice.command.RejectPlan
+	(*HoldJob)(nil),               // 18: sluice.command.HoldJob
+	(*ScheduleRegions)(nil),       // 19: sluice.command.ScheduleRegions
+	(*Assignment)(nil),            // 20: sluice.command.Assignment
+	(*UpdateSubtasks)(nil),        // 21: sluice.command.UpdateSubtasks
+	(*RestartRegions)(nil),        // 22: sluice.command.RestartRegions
+	(*ReleasePartitions)(nil),     // 23: sluice.command.ReleasePartitions
+	(*ReleaseSlots)(nil),          // 24: sluice.command.ReleaseSlots
+	(*FailJob)(nil),               // 25: sluice.command.FailJob
+	(*CancelJob)(nil),             // 26: sluice.command.CancelJob
+	(*DeployCommitter)(nil),       // 27: sluice.command.DeployCommitter
+	(*ConfirmCommits)(nil),        // 28: sluice.command.ConfirmCommits
+	(*EndJob)(nil),                // 29: sluice.command.EndJob
+	(*StartCheckpoint)(nil),       // 30: sluice.command.StartCheckpoint
+	(*CompleteCheckpoint)(nil),    // 31: sluice.command.CompleteCheckpoint
+	(*SubtaskRef)(nil),            // 32: sluice.command.SubtaskRef
+	(*AbortCheckpoint)(nil),       // 33: sluice.command.AbortCheckpoint
+	(*PlaceObjects)(nil),          // 34: sluice.command.PlaceObjects
+	(*DeleteObjects)(nil),         // 35: sluice.command.DeleteObjects
+	(*ForgetObjects)(nil),         // 36: sluice.command.ForgetObjects
+	(*RequestSavepoint)(nil),      // 37: sluice.command.RequestSavepoint
+	(*DeleteSavepoint)(nil),       // 38: sluice.command.DeleteSavepoint
+	(*RequestRescale)(nil),        // 39: sluice.command.RequestRescale
+	(*RescaleJob)(nil),            // 40: sluice.command.RescaleJob
+	(*AbandonRescale)(nil),        // 41: sluice.command.AbandonRescale
+	(*AddSplits)(nil),             // 42: sluice.command.AddSplits
+	(*AssignSplits)(nil),          // 43: sluice.command.AssignSplits
+	(*ForgetJobs)(nil),            // 44: sluice.command.ForgetJobs
+	(*Record)(nil),                // 45: sluice.command.Record
+	(*Header)(nil),                // 46: sluice.command.Header
+	(*Artifact)(nil),              // 47: sluice.command.Artifact
+	(*Request)(nil),               // 48: sluice.command.Request
+	(*Trailer)(nil),               // 49: sluice.command.Trailer
+	(*jobpb.JobSpec)(nil),         // 50: sluice.job.JobSpec
+	(*jobpb.Plan)(nil),            // 51: sluice.job.Plan
+	(*jobpb.StoredObject)(nil),    // 52: sluice.job.StoredObject
+	(*jobpb.SourceState)(nil),     // 53: sluice.job.SourceState
+	(*jobpb.Failure)(nil),         // 54: sluice.job.Failure
+	(*taskpb.RegionEpoch)(nil),    // 55: sluice.task.RegionEpoch
+	(*taskpb.SubtaskUpdate)(nil),  // 56: sluice.task.SubtaskUpdate
+	(*jobpb.PartitionRef)(nil),    // 57: sluice.job.PartitionRef
+	(jobpb.CheckpointKind)(0),     // 58: sluice.job.CheckpointKind
+	(*jobpb.Committable)(nil),     // 59: sluice.job.Committable
+	(*jobpb.Split)(nil),           // 60: sluice.job.Split
+	(*jobpb.SplitAssignment)(nil), // 61: sluice.job.SplitAssignment
+	(*jobpb.Job)(nil),             // 62: sluice.job.Job
+	(*jobpb.Event)(nil),           // 63: sluice.job.Event
 }
 var file_proto_commandpb_command_proto_depIdxs = []int32{
 	2,  // 0: sluice.command.Command.init_cluster:type_name -> sluice.command.InitCluster
@@ -4256,70 +4583,79 @@ var file_proto_commandpb_command_proto_depIdxs = []int32{
 	13, // 9: sluice.command.Command.submit_job:type_name -> sluice.command.SubmitJob
 	14, // 10: sluice.command.Command.start_planning:type_name -> sluice.command.StartPlanning
 	15, // 11: sluice.command.Command.plan_job:type_name -> sluice.command.PlanJob
-	16, // 12: sluice.command.Command.reject_plan:type_name -> sluice.command.RejectPlan
-	17, // 13: sluice.command.Command.hold_job:type_name -> sluice.command.HoldJob
-	18, // 14: sluice.command.Command.schedule_regions:type_name -> sluice.command.ScheduleRegions
-	20, // 15: sluice.command.Command.update_subtasks:type_name -> sluice.command.UpdateSubtasks
-	21, // 16: sluice.command.Command.restart_regions:type_name -> sluice.command.RestartRegions
-	24, // 17: sluice.command.Command.fail_job:type_name -> sluice.command.FailJob
-	25, // 18: sluice.command.Command.cancel_job:type_name -> sluice.command.CancelJob
-	27, // 19: sluice.command.Command.confirm_commits:type_name -> sluice.command.ConfirmCommits
-	28, // 20: sluice.command.Command.end_job:type_name -> sluice.command.EndJob
-	40, // 21: sluice.command.Command.forget_jobs:type_name -> sluice.command.ForgetJobs
-	26, // 22: sluice.command.Command.deploy_committer:type_name -> sluice.command.DeployCommitter
-	38, // 23: sluice.command.Command.add_splits:type_name -> sluice.command.AddSplits
-	39, // 24: sluice.command.Command.assign_splits:type_name -> sluice.command.AssignSplits
-	22, // 25: sluice.command.Command.release_partitions:type_name -> sluice.command.ReleasePartitions
-	23, // 26: sluice.command.Command.release_slots:type_name -> sluice.command.ReleaseSlots
-	29, // 27: sluice.command.Command.start_checkpoint:type_name -> sluice.command.StartCheckpoint
-	30, // 28: sluice.command.Command.complete_checkpoint:type_name -> sluice.command.CompleteCheckpoint
-	32, // 29: sluice.command.Command.abort_checkpoint:type_name -> sluice.command.AbortCheckpoint
-	33, // 30: sluice.command.Command.place_objects:type_name -> sluice.command.PlaceObjects
-	34, // 31: sluice.command.Command.delete_objects:type_name -> sluice.command.DeleteObjects
-	35, // 32: sluice.command.Command.forget_objects:type_name -> sluice.command.ForgetObjects
-	36, // 33: sluice.command.Command.request_savepoint:type_name -> sluice.command.RequestSavepoint
-	37, // 34: sluice.command.Command.delete_savepoint:type_name -> sluice.command.DeleteSavepoint
-	3,  // 35: sluice.command.PutNode.node:type_name -> sluice.command.Node
-	0,  // 36: sluice.command.Worker.health:type_name -> sluice.command.WorkerHealth
-	7,  // 37: sluice.command.RegisterWorker.worker:type_name -> sluice.command.Worker
-	46, // 38: sluice.command.SubmitJob.spec:type_name -> sluice.job.JobSpec
-	47, // 39: sluice.command.PlanJob.plan:type_name -> sluice.job.Plan
-	48, // 40: sluice.command.RejectPlan.failure:type_name -> sluice.job.Failure
-	49, // 41: sluice.command.ScheduleRegions.regions:type_name -> sluice.task.RegionEpoch
-	19, // 42: sluice.command.ScheduleRegions.assignments:type_name -> sluice.command.Assignment
-	50, // 43: sluice.command.UpdateSubtasks.updates:type_name -> sluice.task.SubtaskUpdate
-	49, // 44: sluice.command.RestartRegions.regions:type_name -> sluice.task.RegionEpoch
-	48, // 45: sluice.command.RestartRegions.cause:type_name -> sluice.job.Failure
-	51, // 46: sluice.command.RestartRegions.lost:type_name -> sluice.job.PartitionRef
-	51, // 47: sluice.command.ReleasePartitions.partitions:type_name -> sluice.job.PartitionRef
-	48, // 48: sluice.command.FailJob.cause:type_name -> sluice.job.Failure
-	52, // 49: sluice.command.StartCheckpoint.kind:type_name -> sluice.job.CheckpointKind
-	49, // 50: sluice.command.StartCheckpoint.regions:type_name -> sluice.task.RegionEpoch
-	53, // 51: sluice.command.CompleteCheckpoint.manifest:type_name -> sluice.job.StoredObject
-	53, // 52: sluice.command.CompleteCheckpoint.segments:type_name -> sluice.job.StoredObject
-	31, // 53: sluice.command.CompleteCheckpoint.finished:type_name -> sluice.command.SubtaskRef
-	54, // 54: sluice.command.CompleteCheckpoint.committables:type_name -> sluice.job.Committable
-	31, // 55: sluice.command.CompleteCheckpoint.settled:type_name -> sluice.command.SubtaskRef
-	48, // 56: sluice.command.AbortCheckpoint.cause:type_name -> sluice.job.Failure
-	53, // 57: sluice.command.PlaceObjects.placed:type_name -> sluice.job.StoredObject
-	53, // 58: sluice.command.PlaceObjects.lost:type_name -> sluice.job.StoredObject
-	52, // 59: sluice.command.RequestSavepoint.kind:type_name -> sluice.job.CheckpointKind
-	55, // 60: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
-	56, // 61: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
-	42, // 62: sluice.command.Record.header:type_name -> sluice.command.Header
-	3,  // 63: sluice.command.Record.node:type_name -> sluice.command.Node
-	7,  // 64: sluice.command.Record.worker:type_name -> sluice.command.Worker
-	43, // 65: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
-	57, // 66: sluice.command.Record.job:type_name -> sluice.job.Job
-	44, // 67: sluice.command.Record.request:type_name -> sluice.command.Request
-	58, // 68: sluice.command.Record.event:type_name -> sluice.job.Event
-	45, // 69: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
-	59, // 70: sluice.command.Record.source:type_name -> sluice.job.SourceState
-	71, // [71:71] is the sub-list for method output_type
-	71, // [71:71] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	17, // 12: sluice.command.Command.reject_plan:type_name -> sluice.command.RejectPlan
+	18, // 13: sluice.command.Command.hold_job:type_name -> sluice.command.HoldJob
+	19, // 14: sluice.command.Command.schedule_regions:type_name -> sluice.command.ScheduleRegions
+	21, // 15: sluice.command.Command.update_subtasks:type_name -> sluice.command.UpdateSubtasks
+	22, // 16: sluice.command.Command.restart_regions:type_name -> sluice.command.RestartRegions
+	25, // 17: sluice.command.Command.fail_job:type_name -> sluice.command.FailJob
+	26, // 18: sluice.command.Command.cancel_job:type_name -> sluice.command.CancelJob
+	28, // 19: sluice.command.Command.confirm_commits:type_name -> sluice.command.ConfirmCommits
+	29, // 20: sluice.command.Command.end_job:type_name -> sluice.command.EndJob
+	44, // 21: sluice.command.Command.forget_jobs:type_name -> sluice.command.ForgetJobs
+	27, // 22: sluice.command.Command.deploy_committer:type_name -> sluice.command.DeployCommitter
+	42, // 23: sluice.command.Command.add_splits:type_name -> sluice.command.AddSplits
+	43, // 24: sluice.command.Command.assign_splits:type_name -> sluice.command.AssignSplits
+	23, // 25: sluice.command.Command.release_partitions:type_name -> sluice.command.ReleasePartitions
+	24, // 26: sluice.command.Command.release_slots:type_name -> sluice.command.ReleaseSlots
+	30, // 27: sluice.command.Command.start_checkpoint:type_name -> sluice.command.StartCheckpoint
+	31, // 28: sluice.command.Command.complete_checkpoint:type_name -> sluice.command.CompleteCheckpoint
+	33, // 29: sluice.command.Command.abort_checkpoint:type_name -> sluice.command.AbortCheckpoint
+	34, // 30: sluice.command.Command.place_objects:type_name -> sluice.command.PlaceObjects
+	35, // 31: sluice.command.Command.delete_objects:type_name -> sluice.command.DeleteObjects
+	36, // 32: sluice.command.Command.forget_objects:type_name -> sluice.command.ForgetObjects
+	37, // 33: sluice.command.Command.request_savepoint:type_name -> sluice.command.RequestSavepoint
+	38, // 34: sluice.command.Command.delete_savepoint:type_name -> sluice.command.DeleteSavepoint
+	39, // 35: sluice.command.Command.request_rescale:type_name -> sluice.command.RequestRescale
+	40, // 36: sluice.command.Command.rescale_job:type_name -> sluice.command.RescaleJob
+	41, // 37: sluice.command.Command.abandon_rescale:type_name -> sluice.command.AbandonRescale
+	3,  // 38: sluice.command.PutNode.node:type_name -> sluice.command.Node
+	0,  // 39: sluice.command.Worker.health:type_name -> sluice.command.WorkerHealth
+	7,  // 40: sluice.command.RegisterWorker.worker:type_name -> sluice.command.Worker
+	50, // 41: sluice.command.SubmitJob.spec:type_name -> sluice.job.JobSpec
+	51, // 42: sluice.command.PlanJob.plan:type_name -> sluice.job.Plan
+	16, // 43: sluice.command.PlanJob.adopted:type_name -> sluice.command.Adopted
+	52, // 44: sluice.command.Adopted.manifest:type_name -> sluice.job.StoredObject
+	53, // 45: sluice.command.Adopted.sources:type_name -> sluice.job.SourceState
+	54, // 46: sluice.command.RejectPlan.failure:type_name -> sluice.job.Failure
+	55, // 47: sluice.command.ScheduleRegions.regions:type_name -> sluice.task.RegionEpoch
+	20, // 48: sluice.command.ScheduleRegions.assignments:type_name -> sluice.command.Assignment
+	56, // 49: sluice.command.UpdateSubtasks.updates:type_name -> sluice.task.SubtaskUpdate
+	55, // 50: sluice.command.RestartRegions.regions:type_name -> sluice.task.RegionEpoch
+	54, // 51: sluice.command.RestartRegions.cause:type_name -> sluice.job.Failure
+	57, // 52: sluice.command.RestartRegions.lost:type_name -> sluice.job.PartitionRef
+	57, // 53: sluice.command.ReleasePartitions.partitions:type_name -> sluice.job.PartitionRef
+	54, // 54: sluice.command.FailJob.cause:type_name -> sluice.job.Failure
+	58, // 55: sluice.command.StartCheckpoint.kind:type_name -> sluice.job.CheckpointKind
+	55, // 56: sluice.command.StartCheckpoint.regions:type_name -> sluice.task.RegionEpoch
+	52, // 57: sluice.command.CompleteCheckpoint.manifest:type_name -> sluice.job.StoredObject
+	52, // 58: sluice.command.CompleteCheckpoint.segments:type_name -> sluice.job.StoredObject
+	32, // 59: sluice.command.CompleteCheckpoint.finished:type_name -> sluice.command.SubtaskRef
+	59, // 60: sluice.command.CompleteCheckpoint.committables:type_name -> sluice.job.Committable
+	32, // 61: sluice.command.CompleteCheckpoint.settled:type_name -> sluice.command.SubtaskRef
+	54, // 62: sluice.command.AbortCheckpoint.cause:type_name -> sluice.job.Failure
+	52, // 63: sluice.command.PlaceObjects.placed:type_name -> sluice.job.StoredObject
+	52, // 64: sluice.command.PlaceObjects.lost:type_name -> sluice.job.StoredObject
+	58, // 65: sluice.command.RequestSavepoint.kind:type_name -> sluice.job.CheckpointKind
+	51, // 66: sluice.command.RescaleJob.plan:type_name -> sluice.job.Plan
+	16, // 67: sluice.command.RescaleJob.adopted:type_name -> sluice.command.Adopted
+	54, // 68: sluice.command.AbandonRescale.cause:type_name -> sluice.job.Failure
+	60, // 69: sluice.command.AddSplits.splits:type_name -> sluice.job.Split
+	61, // 70: sluice.command.AssignSplits.assignments:type_name -> sluice.job.SplitAssignment
+	46, // 71: sluice.command.Record.header:type_name -> sluice.command.Header
+	3,  // 72: sluice.command.Record.node:type_name -> sluice.command.Node
+	7,  // 73: sluice.command.Record.worker:type_name -> sluice.command.Worker
+	47, // 74: sluice.command.Record.artifact:type_name -> sluice.command.Artifact
+	62, // 75: sluice.command.Record.job:type_name -> sluice.job.Job
+	48, // 76: sluice.command.Record.request:type_name -> sluice.command.Request
+	63, // 77: sluice.command.Record.event:type_name -> sluice.job.Event
+	49, // 78: sluice.command.Record.trailer:type_name -> sluice.command.Trailer
+	53, // 79: sluice.command.Record.source:type_name -> sluice.job.SourceState
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_proto_commandpb_command_proto_init() }
@@ -4363,8 +4699,11 @@ func file_proto_commandpb_command_proto_init() {
 		(*Command_ForgetObjects)(nil),
 		(*Command_RequestSavepoint)(nil),
 		(*Command_DeleteSavepoint)(nil),
+		(*Command_RequestRescale)(nil),
+		(*Command_RescaleJob)(nil),
+		(*Command_AbandonRescale)(nil),
 	}
-	file_proto_commandpb_command_proto_msgTypes[40].OneofWrappers = []any{
+	file_proto_commandpb_command_proto_msgTypes[44].OneofWrappers = []any{
 		(*Record_Header)(nil),
 		(*Record_Node)(nil),
 		(*Record_Worker)(nil),
@@ -4381,7 +4720,7 @@ func file_proto_commandpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_commandpb_command_proto_rawDesc), len(file_proto_commandpb_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   45,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -62,7 +62,7 @@ func (c *Command) validateJob() error {
 	case *Command_StartPlanning:
 		return checkID("start_planning.worker", b.StartPlanning.GetWorker(), required)
 	case *Command_PlanJob:
-		return b.PlanJob.GetPlan().Validate()
+		return errors.Join(b.PlanJob.GetPlan().Validate(), b.PlanJob.GetAdopted().validate("plan_job.adopted"))
 	case *Command_RejectPlan:
 		return checkFailure("reject_plan.failure", b.RejectPlan.GetFailure())
 	case *Command_HoldJob:

@@ -393,6 +393,7 @@ const (
 	CheckpointKind_CHECKPOINT_STOP        CheckpointKind = 3 // a savepoint with which the job stops: sources emit nothing behind the barrier
 	CheckpointKind_CHECKPOINT_DRAIN       CheckpointKind = 4 // as STOP, behind the end of time: windows fire
 	CheckpointKind_CHECKPOINT_FINAL       CheckpointKind = 5 // of a job whose subtasks are all finishing
+	CheckpointKind_CHECKPOINT_RESCALE     CheckpointKind = 6 // from which the job goes on at another parallelism
 )
 
 // Enum value maps for CheckpointKind.
@@ -404,6 +405,7 @@ var (
 		3: "CHECKPOINT_STOP",
 		4: "CHECKPOINT_DRAIN",
 		5: "CHECKPOINT_FINAL",
+		6: "CHECKPOINT_RESCALE",
 	}
 	CheckpointKind_value = map[string]int32{
 		"CHECKPOINT_UNSPECIFIED": 0,
@@ -412,6 +414,7 @@ var (
 		"CHECKPOINT_STOP":        3,
 		"CHECKPOINT_DRAIN":       4,
 		"CHECKPOINT_FINAL":       5,
+		"CHECKPOINT_RESCALE":     6,
 	}
 )
 
@@ -1585,6 +1588,7 @@ type JobSpec struct {
 	Params        map[string]string      `protobuf:"bytes,3,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Settings      map[string]string      `protobuf:"bytes,4,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // --set; they win over those in the code
 	Parallelism   int32                  `protobuf:"varint,5,opt,name=parallelism,proto3" json:"parallelism,omitempty"`                                                                    // 0: the graph's
+	Origin        *Origin                `protobuf:"bytes,6,opt,name=origin,proto3" json:"origin,omitempty"`                                                                               // checkpoint that the job begins with; absent: it begins anew
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1654,6 +1658,74 @@ func (x *JobSpec) GetParallelism() int32 {
 	return 0
 }
 
+func (x *JobSpec) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+// Origin names a checkpoint of another job, or of one that has ended. When the submit is applied, job and checkpoint are made exact.
+type Origin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`                // its id; empty: the newest job with the same name that has a checkpoint
+	Checkpoint    uint64                 `protobuf:"varint,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // 0: the newest
+	Ignore        []string               `protobuf:"bytes,3,rep,name=ignore,proto3" json:"ignore,omitempty"`          // operators whose state may be left behind
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Origin) Reset() {
+	*x = Origin{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Origin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Origin) ProtoMessage() {}
+
+func (x *Origin) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Origin.ProtoReflect.Descriptor instead.
+func (*Origin) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Origin) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Origin) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *Origin) GetIgnore() []string {
+	if x != nil {
+		return x.Ignore
+	}
+	return nil
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // NAME-N, never reused
@@ -1682,13 +1754,14 @@ type Job struct {
 	History       []*Restart             `protobuf:"bytes,24,rep,name=history,proto3" json:"history,omitempty"`         // bounded, newest last: what the restart strategy judges by
 	Slots         []*SlotGrant           `protobuf:"bytes,25,rep,name=slots,proto3" json:"slots,omitempty"`             // held by this job, ordered by slot
 	Checkpoints   *Checkpoints           `protobuf:"bytes,26,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"` // absent: it has none and takes none
+	Rescale       *Rescale               `protobuf:"bytes,27,opt,name=rescale,proto3" json:"rescale,omitempty"`         // a change of parallelism under way
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[11]
+	mi := &file_proto_jobpb_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1773,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[11]
+	mi := &file_proto_jobpb_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1786,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{11}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Job) GetId() string {
@@ -1898,6 +1971,99 @@ func (x *Job) GetCheckpoints() *Checkpoints {
 	return nil
 }
 
+func (x *Job) GetRescale() *Rescale {
+	if x != nil {
+		return x.Rescale
+	}
+	return nil
+}
+
+// Rescale is a change of parallelism that was asked for. First a checkpoint is taken; with its completion the regions stop; then the
+// next plan takes over.
+type Rescale struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Parallelism   int32                  `protobuf:"varint,1,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
+	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Checkpoint    uint64                 `protobuf:"varint,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // from which the next plan goes on; 0: it is not completed yet
+	Stopped       bool                   `protobuf:"varint,6,opt,name=stopped,proto3" json:"stopped,omitempty"`       // its output is visible, and the regions of the plan before are stopped
+	Ended         bool                   `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`           // the next plan has taken over, or
+	Failure       *Failure               `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`        // nothing came of it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rescale) Reset() {
+	*x = Rescale{}
+	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rescale) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rescale) ProtoMessage() {}
+
+func (x *Rescale) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rescale.ProtoReflect.Descriptor instead.
+func (*Rescale) Descriptor() ([]byte, []int) {
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Rescale) GetParallelism() int32 {
+	if x != nil {
+		return x.Parallelism
+	}
+	return 0
+}
+
+func (x *Rescale) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Rescale) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *Rescale) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
+func (x *Rescale) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *Rescale) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
 // Checkpoints are the facts of a job's checkpoints: pointers and digests, never contents.
 type Checkpoints struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1917,7 +2083,7 @@ type Checkpoints struct {
 
 func (x *Checkpoints) Reset() {
 	*x = Checkpoints{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[12]
+	mi := &file_proto_jobpb_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2095,7 @@ func (x *Checkpoints) String() string {
 func (*Checkpoints) ProtoMessage() {}
 
 func (x *Checkpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[12]
+	mi := &file_proto_jobpb_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2108,7 @@ func (x *Checkpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
 func (*Checkpoints) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{12}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Checkpoints) GetNext() uint64 {
@@ -2030,7 +2196,7 @@ type CheckpointStart struct {
 
 func (x *CheckpointStart) Reset() {
 	*x = CheckpointStart{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	mi := &file_proto_jobpb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2208,7 @@ func (x *CheckpointStart) String() string {
 func (*CheckpointStart) ProtoMessage() {}
 
 func (x *CheckpointStart) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[13]
+	mi := &file_proto_jobpb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2221,7 @@ func (x *CheckpointStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointStart.ProtoReflect.Descriptor instead.
 func (*CheckpointStart) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{13}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CheckpointStart) GetId() uint64 {
@@ -2110,7 +2276,7 @@ type RegionRef struct {
 
 func (x *RegionRef) Reset() {
 	*x = RegionRef{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[14]
+	mi := &file_proto_jobpb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2288,7 @@ func (x *RegionRef) String() string {
 func (*RegionRef) ProtoMessage() {}
 
 func (x *RegionRef) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[14]
+	mi := &file_proto_jobpb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2301,7 @@ func (x *RegionRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionRef.ProtoReflect.Descriptor instead.
 func (*RegionRef) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{14}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RegionRef) GetRegion() int32 {
@@ -2171,7 +2337,7 @@ type CheckpointDone struct {
 
 func (x *CheckpointDone) Reset() {
 	*x = CheckpointDone{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[15]
+	mi := &file_proto_jobpb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2349,7 @@ func (x *CheckpointDone) String() string {
 func (*CheckpointDone) ProtoMessage() {}
 
 func (x *CheckpointDone) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[15]
+	mi := &file_proto_jobpb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2362,7 @@ func (x *CheckpointDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDone.ProtoReflect.Descriptor instead.
 func (*CheckpointDone) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{15}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CheckpointDone) GetId() uint64 {
@@ -2289,7 +2455,7 @@ type CheckpointRecord struct {
 
 func (x *CheckpointRecord) Reset() {
 	*x = CheckpointRecord{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[16]
+	mi := &file_proto_jobpb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2467,7 @@ func (x *CheckpointRecord) String() string {
 func (*CheckpointRecord) ProtoMessage() {}
 
 func (x *CheckpointRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[16]
+	mi := &file_proto_jobpb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2480,7 @@ func (x *CheckpointRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRecord.ProtoReflect.Descriptor instead.
 func (*CheckpointRecord) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{16}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CheckpointRecord) GetId() uint64 {
@@ -2397,7 +2563,7 @@ func (x *CheckpointRecord) GetRequestId() string {
 type SavepointRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Kind          CheckpointKind         `protobuf:"varint,2,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"` // SAVEPOINT, STOP or DRAIN
+	Kind          CheckpointKind         `protobuf:"varint,2,opt,name=kind,proto3,enum=sluice.job.CheckpointKind" json:"kind,omitempty"` // SAVEPOINT, STOP, DRAIN or RESCALE
 	TimeUs        int64                  `protobuf:"varint,3,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2405,7 +2571,7 @@ type SavepointRequest struct {
 
 func (x *SavepointRequest) Reset() {
 	*x = SavepointRequest{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	mi := &file_proto_jobpb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2583,7 @@ func (x *SavepointRequest) String() string {
 func (*SavepointRequest) ProtoMessage() {}
 
 func (x *SavepointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[17]
+	mi := &file_proto_jobpb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2596,7 @@ func (x *SavepointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavepointRequest.ProtoReflect.Descriptor instead.
 func (*SavepointRequest) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{17}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SavepointRequest) GetRequestId() string {
@@ -2466,7 +2632,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2644,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[18]
+	mi := &file_proto_jobpb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2657,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{18}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Object) GetName() string {
@@ -2526,7 +2692,7 @@ type StoredObject struct {
 
 func (x *StoredObject) Reset() {
 	*x = StoredObject{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2704,7 @@ func (x *StoredObject) String() string {
 func (*StoredObject) ProtoMessage() {}
 
 func (x *StoredObject) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[19]
+	mi := &file_proto_jobpb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2717,7 @@ func (x *StoredObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredObject.ProtoReflect.Descriptor instead.
 func (*StoredObject) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{19}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StoredObject) GetObject() *Object {
@@ -2581,7 +2747,7 @@ type SlotGrant struct {
 
 func (x *SlotGrant) Reset() {
 	*x = SlotGrant{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +2759,7 @@ func (x *SlotGrant) String() string {
 func (*SlotGrant) ProtoMessage() {}
 
 func (x *SlotGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[20]
+	mi := &file_proto_jobpb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +2772,7 @@ func (x *SlotGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGrant.ProtoReflect.Descriptor instead.
 func (*SlotGrant) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{20}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SlotGrant) GetSlot() int32 {
@@ -2642,7 +2808,7 @@ type Committer struct {
 
 func (x *Committer) Reset() {
 	*x = Committer{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[21]
+	mi := &file_proto_jobpb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2654,7 +2820,7 @@ func (x *Committer) String() string {
 func (*Committer) ProtoMessage() {}
 
 func (x *Committer) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[21]
+	mi := &file_proto_jobpb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2667,7 +2833,7 @@ func (x *Committer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committer.ProtoReflect.Descriptor instead.
 func (*Committer) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{21}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Committer) GetWorker() string {
@@ -2703,7 +2869,7 @@ type Restart struct {
 
 func (x *Restart) Reset() {
 	*x = Restart{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[22]
+	mi := &file_proto_jobpb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2715,7 +2881,7 @@ func (x *Restart) String() string {
 func (*Restart) ProtoMessage() {}
 
 func (x *Restart) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[22]
+	mi := &file_proto_jobpb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2728,7 +2894,7 @@ func (x *Restart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restart.ProtoReflect.Descriptor instead.
 func (*Restart) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{22}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Restart) GetTimeUs() int64 {
@@ -2768,7 +2934,7 @@ type RegionState struct {
 
 func (x *RegionState) Reset() {
 	*x = RegionState{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[23]
+	mi := &file_proto_jobpb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2946,7 @@ func (x *RegionState) String() string {
 func (*RegionState) ProtoMessage() {}
 
 func (x *RegionState) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[23]
+	mi := &file_proto_jobpb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +2959,7 @@ func (x *RegionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionState.ProtoReflect.Descriptor instead.
 func (*RegionState) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{23}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RegionState) GetIndex() int32 {
@@ -2861,7 +3027,7 @@ type Subtask struct {
 
 func (x *Subtask) Reset() {
 	*x = Subtask{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[24]
+	mi := &file_proto_jobpb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +3039,7 @@ func (x *Subtask) String() string {
 func (*Subtask) ProtoMessage() {}
 
 func (x *Subtask) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[24]
+	mi := &file_proto_jobpb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +3052,7 @@ func (x *Subtask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subtask.ProtoReflect.Descriptor instead.
 func (*Subtask) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{24}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Subtask) GetChain() int32 {
@@ -3011,7 +3177,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[25]
+	mi := &file_proto_jobpb_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3189,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[25]
+	mi := &file_proto_jobpb_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3202,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{25}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Partition) GetEdge() int32 {
@@ -3100,7 +3266,7 @@ type PartitionRef struct {
 
 func (x *PartitionRef) Reset() {
 	*x = PartitionRef{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[26]
+	mi := &file_proto_jobpb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3278,7 @@ func (x *PartitionRef) String() string {
 func (*PartitionRef) ProtoMessage() {}
 
 func (x *PartitionRef) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[26]
+	mi := &file_proto_jobpb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3291,7 @@ func (x *PartitionRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRef.ProtoReflect.Descriptor instead.
 func (*PartitionRef) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{26}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PartitionRef) GetEdge() int32 {
@@ -3181,7 +3347,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[27]
+	mi := &file_proto_jobpb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3193,7 +3359,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[27]
+	mi := &file_proto_jobpb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3206,7 +3372,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{27}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Counters) GetChain() int32 {
@@ -3382,7 +3548,7 @@ type UserCounter struct {
 
 func (x *UserCounter) Reset() {
 	*x = UserCounter{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[28]
+	mi := &file_proto_jobpb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3560,7 @@ func (x *UserCounter) String() string {
 func (*UserCounter) ProtoMessage() {}
 
 func (x *UserCounter) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[28]
+	mi := &file_proto_jobpb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3573,7 @@ func (x *UserCounter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserCounter.ProtoReflect.Descriptor instead.
 func (*UserCounter) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{28}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UserCounter) GetOperator() string {
@@ -3452,7 +3618,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[29]
+	mi := &file_proto_jobpb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3630,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[29]
+	mi := &file_proto_jobpb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3643,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{29}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Failure) GetCode() string {
@@ -3578,7 +3744,7 @@ type Committable struct {
 
 func (x *Committable) Reset() {
 	*x = Committable{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[30]
+	mi := &file_proto_jobpb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3756,7 @@ func (x *Committable) String() string {
 func (*Committable) ProtoMessage() {}
 
 func (x *Committable) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[30]
+	mi := &file_proto_jobpb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3769,7 @@ func (x *Committable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committable.ProtoReflect.Descriptor instead.
 func (*Committable) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{30}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Committable) GetSink() string {
@@ -3662,7 +3828,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[31]
+	mi := &file_proto_jobpb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3674,7 +3840,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[31]
+	mi := &file_proto_jobpb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3687,7 +3853,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{31}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Event) GetIndex() uint64 {
@@ -3773,7 +3939,7 @@ type Split struct {
 
 func (x *Split) Reset() {
 	*x = Split{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[32]
+	mi := &file_proto_jobpb_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +3951,7 @@ func (x *Split) String() string {
 func (*Split) ProtoMessage() {}
 
 func (x *Split) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[32]
+	mi := &file_proto_jobpb_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +3964,7 @@ func (x *Split) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Split.ProtoReflect.Descriptor instead.
 func (*Split) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{32}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Split) GetId() string {
@@ -3853,7 +4019,7 @@ type SourceState struct {
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[33]
+	mi := &file_proto_jobpb_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3865,7 +4031,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[33]
+	mi := &file_proto_jobpb_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +4044,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{33}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SourceState) GetJob() string {
@@ -3948,7 +4114,7 @@ type SplitAssignment struct {
 
 func (x *SplitAssignment) Reset() {
 	*x = SplitAssignment{}
-	mi := &file_proto_jobpb_job_proto_msgTypes[34]
+	mi := &file_proto_jobpb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4126,7 @@ func (x *SplitAssignment) String() string {
 func (*SplitAssignment) ProtoMessage() {}
 
 func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_jobpb_job_proto_msgTypes[34]
+	mi := &file_proto_jobpb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4139,7 @@ func (x *SplitAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitAssignment.ProtoReflect.Descriptor instead.
 func (*SplitAssignment) Descriptor() ([]byte, []int) {
-	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{34}
+	return file_proto_jobpb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SplitAssignment) GetSubtask() int32 {
@@ -4105,19 +4271,26 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\fSubtaskRange\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\x05R\x05first\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x05R\x05count\"\xcb\x02\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\"\xf7\x02\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bartifact\x18\x02 \x01(\tR\bartifact\x127\n" +
 	"\x06params\x18\x03 \x03(\v2\x1f.sluice.job.JobSpec.ParamsEntryR\x06params\x12=\n" +
 	"\bsettings\x18\x04 \x03(\v2!.sluice.job.JobSpec.SettingsEntryR\bsettings\x12 \n" +
-	"\vparallelism\x18\x05 \x01(\x05R\vparallelism\x1a9\n" +
+	"\vparallelism\x18\x05 \x01(\x05R\vparallelism\x12*\n" +
+	"\x06origin\x18\x06 \x01(\v2\x12.sluice.job.OriginR\x06origin\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xea\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
+	"\x06Origin\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x02 \x01(\x04R\n" +
+	"checkpoint\x12\x16\n" +
+	"\x06ignore\x18\x03 \x03(\tR\x06ignore\"\x99\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.sluice.job.JobSpecR\x04spec\x12\x1d\n" +
@@ -4148,7 +4321,18 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\tcommitter\x18\x17 \x01(\v2\x15.sluice.job.CommitterR\tcommitter\x12-\n" +
 	"\ahistory\x18\x18 \x03(\v2\x13.sluice.job.RestartR\ahistory\x12+\n" +
 	"\x05slots\x18\x19 \x03(\v2\x15.sluice.job.SlotGrantR\x05slots\x129\n" +
-	"\vcheckpoints\x18\x1a \x01(\v2\x17.sluice.job.CheckpointsR\vcheckpoints\"\x9e\x03\n" +
+	"\vcheckpoints\x18\x1a \x01(\v2\x17.sluice.job.CheckpointsR\vcheckpoints\x12-\n" +
+	"\arescale\x18\x1b \x01(\v2\x13.sluice.job.RescaleR\arescale\"\xc9\x01\n" +
+	"\aRescale\x12 \n" +
+	"\vparallelism\x18\x01 \x01(\x05R\vparallelism\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x03 \x01(\x04R\n" +
+	"checkpoint\x12\x18\n" +
+	"\astopped\x18\x06 \x01(\bR\astopped\x12\x14\n" +
+	"\x05ended\x18\x04 \x01(\bR\x05ended\x12-\n" +
+	"\afailure\x18\x05 \x01(\v2\x13.sluice.job.FailureR\afailure\"\x9e\x03\n" +
 	"\vCheckpoints\x12\x12\n" +
 	"\x04next\x18\x01 \x01(\x04R\x04next\x125\n" +
 	"\astarted\x18\x02 \x01(\v2\x1b.sluice.job.CheckpointStartR\astarted\x128\n" +
@@ -4403,14 +4587,15 @@ const file_proto_jobpb_job_proto_rawDesc = "" +
 	"\x10SUBTASK_FINISHED\x10\x04\x12\x12\n" +
 	"\x0eSUBTASK_FAILED\x10\x05\x12\x15\n" +
 	"\x11SUBTASK_CANCELLED\x10\x06\x12\x15\n" +
-	"\x11SUBTASK_FINISHING\x10\a*\xa0\x01\n" +
+	"\x11SUBTASK_FINISHING\x10\a*\xb8\x01\n" +
 	"\x0eCheckpointKind\x12\x1a\n" +
 	"\x16CHECKPOINT_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13CHECKPOINT_PERIODIC\x10\x01\x12\x18\n" +
 	"\x14CHECKPOINT_SAVEPOINT\x10\x02\x12\x13\n" +
 	"\x0fCHECKPOINT_STOP\x10\x03\x12\x14\n" +
 	"\x10CHECKPOINT_DRAIN\x10\x04\x12\x14\n" +
-	"\x10CHECKPOINT_FINAL\x10\x05*\xa4\x01\n" +
+	"\x10CHECKPOINT_FINAL\x10\x05\x12\x16\n" +
+	"\x12CHECKPOINT_RESCALE\x10\x06*\xa4\x01\n" +
 	"\fRegionStatus\x12\x16\n" +
 	"\x12REGION_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREGION_CREATED\x10\x01\x12\x14\n" +
@@ -4443,7 +4628,7 @@ func file_proto_jobpb_job_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_jobpb_job_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_proto_jobpb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_proto_jobpb_job_proto_goTypes = []any{
 	(Mode)(0),                // 0: sluice.job.Mode
 	(Partitioner)(0),         // 1: sluice.job.Partitioner
@@ -4466,41 +4651,43 @@ var file_proto_jobpb_job_proto_goTypes = []any{
 	(*Region)(nil),           // 18: sluice.job.Region
 	(*SubtaskRange)(nil),     // 19: sluice.job.SubtaskRange
 	(*JobSpec)(nil),          // 20: sluice.job.JobSpec
-	(*Job)(nil),              // 21: sluice.job.Job
-	(*Checkpoints)(nil),      // 22: sluice.job.Checkpoints
-	(*CheckpointStart)(nil),  // 23: sluice.job.CheckpointStart
-	(*RegionRef)(nil),        // 24: sluice.job.RegionRef
-	(*CheckpointDone)(nil),   // 25: sluice.job.CheckpointDone
-	(*CheckpointRecord)(nil), // 26: sluice.job.CheckpointRecord
-	(*SavepointRequest)(nil), // 27: sluice.job.SavepointRequest
-	(*Object)(nil),           // 28: sluice.job.Object
-	(*StoredObject)(nil),     // 29: sluice.job.StoredObject
-	(*SlotGrant)(nil),        // 30: sluice.job.SlotGrant
-	(*Committer)(nil),        // 31: sluice.job.Committer
-	(*Restart)(nil),          // 32: sluice.job.Restart
-	(*RegionState)(nil),      // 33: sluice.job.RegionState
-	(*Subtask)(nil),          // 34: sluice.job.Subtask
-	(*Partition)(nil),        // 35: sluice.job.Partition
-	(*PartitionRef)(nil),     // 36: sluice.job.PartitionRef
-	(*Counters)(nil),         // 37: sluice.job.Counters
-	(*UserCounter)(nil),      // 38: sluice.job.UserCounter
-	(*Failure)(nil),          // 39: sluice.job.Failure
-	(*Committable)(nil),      // 40: sluice.job.Committable
-	(*Event)(nil),            // 41: sluice.job.Event
-	(*Split)(nil),            // 42: sluice.job.Split
-	(*SourceState)(nil),      // 43: sluice.job.SourceState
-	(*SplitAssignment)(nil),  // 44: sluice.job.SplitAssignment
-	nil,                      // 45: sluice.job.Graph.ParamsEntry
-	nil,                      // 46: sluice.job.Graph.SettingsEntry
-	nil,                      // 47: sluice.job.Plan.SettingsEntry
-	nil,                      // 48: sluice.job.JobSpec.ParamsEntry
-	nil,                      // 49: sluice.job.JobSpec.SettingsEntry
+	(*Origin)(nil),           // 21: sluice.job.Origin
+	(*Job)(nil),              // 22: sluice.job.Job
+	(*Rescale)(nil),          // 23: sluice.job.Rescale
+	(*Checkpoints)(nil),      // 24: sluice.job.Checkpoints
+	(*CheckpointStart)(nil),  // 25: sluice.job.CheckpointStart
+	(*RegionRef)(nil),        // 26: sluice.job.RegionRef
+	(*CheckpointDone)(nil),   // 27: sluice.job.CheckpointDone
+	(*CheckpointRecord)(nil), // 28: sluice.job.CheckpointRecord
+	(*SavepointRequest)(nil), // 29: sluice.job.SavepointRequest
+	(*Object)(nil),           // 30: sluice.job.Object
+	(*StoredObject)(nil),     // 31: sluice.job.StoredObject
+	(*SlotGrant)(nil),        // 32: sluice.job.SlotGrant
+	(*Committer)(nil),        // 33: sluice.job.Committer
+	(*Restart)(nil),          // 34: sluice.job.Restart
+	(*RegionState)(nil),      // 35: sluice.job.RegionState
+	(*Subtask)(nil),          // 36: sluice.job.Subtask
+	(*Partition)(nil),        // 37: sluice.job.Partition
+	(*PartitionRef)(nil),     // 38: sluice.job.PartitionRef
+	(*Counters)(nil),         // 39: sluice.job.Counters
+	(*UserCounter)(nil),      // 40: sluice.job.UserCounter
+	(*Failure)(nil),          // 41: sluice.job.Failure
+	(*Committable)(nil),      // 42: sluice.job.Committable
+	(*Event)(nil),            // 43: sluice.job.Event
+	(*Split)(nil),            // 44: sluice.job.Split
+	(*SourceState)(nil),      // 45: sluice.job.SourceState
+	(*SplitAssignment)(nil),  // 46: sluice.job.SplitAssignment
+	nil,                      // 47: sluice.job.Graph.ParamsEntry
+	nil,                      // 48: sluice.job.Graph.SettingsEntry
+	nil,                      // 49: sluice.job.Plan.SettingsEntry
+	nil,                      // 50: sluice.job.JobSpec.ParamsEntry
+	nil,                      // 51: sluice.job.JobSpec.SettingsEntry
 }
 var file_proto_jobpb_job_proto_depIdxs = []int32{
 	11, // 0: sluice.job.Graph.operators:type_name -> sluice.job.Operator
 	0,  // 1: sluice.job.Graph.mode:type_name -> sluice.job.Mode
-	45, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
-	46, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
+	47, // 2: sluice.job.Graph.params:type_name -> sluice.job.Graph.ParamsEntry
+	48, // 3: sluice.job.Graph.settings:type_name -> sluice.job.Graph.SettingsEntry
 	14, // 4: sluice.job.Graph.warnings:type_name -> sluice.job.Diagnostic
 	12, // 5: sluice.job.Operator.inputs:type_name -> sluice.job.Input
 	13, // 6: sluice.job.Operator.states:type_name -> sluice.job.StateDeclaration
@@ -4511,54 +4698,57 @@ var file_proto_jobpb_job_proto_depIdxs = []int32{
 	16, // 11: sluice.job.Plan.chains:type_name -> sluice.job.Chain
 	17, // 12: sluice.job.Plan.edges:type_name -> sluice.job.Edge
 	18, // 13: sluice.job.Plan.regions:type_name -> sluice.job.Region
-	47, // 14: sluice.job.Plan.settings:type_name -> sluice.job.Plan.SettingsEntry
+	49, // 14: sluice.job.Plan.settings:type_name -> sluice.job.Plan.SettingsEntry
 	1,  // 15: sluice.job.Edge.partitioner:type_name -> sluice.job.Partitioner
 	2,  // 16: sluice.job.Edge.exchange:type_name -> sluice.job.ExchangeKind
 	19, // 17: sluice.job.Region.subtasks:type_name -> sluice.job.SubtaskRange
-	48, // 18: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
-	49, // 19: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
-	20, // 20: sluice.job.Job.spec:type_name -> sluice.job.JobSpec
-	4,  // 21: sluice.job.Job.status:type_name -> sluice.job.JobStatus
-	4,  // 22: sluice.job.Job.desired:type_name -> sluice.job.JobStatus
-	15, // 23: sluice.job.Job.plan:type_name -> sluice.job.Plan
-	33, // 24: sluice.job.Job.regions:type_name -> sluice.job.RegionState
-	34, // 25: sluice.job.Job.subtasks:type_name -> sluice.job.Subtask
-	39, // 26: sluice.job.Job.failure:type_name -> sluice.job.Failure
-	39, // 27: sluice.job.Job.failures:type_name -> sluice.job.Failure
-	40, // 28: sluice.job.Job.committables:type_name -> sluice.job.Committable
-	31, // 29: sluice.job.Job.committer:type_name -> sluice.job.Committer
-	32, // 30: sluice.job.Job.history:type_name -> sluice.job.Restart
-	30, // 31: sluice.job.Job.slots:type_name -> sluice.job.SlotGrant
-	22, // 32: sluice.job.Job.checkpoints:type_name -> sluice.job.Checkpoints
-	23, // 33: sluice.job.Checkpoints.started:type_name -> sluice.job.CheckpointStart
-	25, // 34: sluice.job.Checkpoints.completed:type_name -> sluice.job.CheckpointDone
-	29, // 35: sluice.job.Checkpoints.objects:type_name -> sluice.job.StoredObject
-	26, // 36: sluice.job.Checkpoints.history:type_name -> sluice.job.CheckpointRecord
-	27, // 37: sluice.job.Checkpoints.wanted:type_name -> sluice.job.SavepointRequest
-	6,  // 38: sluice.job.CheckpointStart.kind:type_name -> sluice.job.CheckpointKind
-	24, // 39: sluice.job.CheckpointStart.regions:type_name -> sluice.job.RegionRef
-	6,  // 40: sluice.job.CheckpointDone.kind:type_name -> sluice.job.CheckpointKind
-	28, // 41: sluice.job.CheckpointDone.manifest:type_name -> sluice.job.Object
-	6,  // 42: sluice.job.CheckpointRecord.kind:type_name -> sluice.job.CheckpointKind
-	39, // 43: sluice.job.CheckpointRecord.failure:type_name -> sluice.job.Failure
-	6,  // 44: sluice.job.SavepointRequest.kind:type_name -> sluice.job.CheckpointKind
-	28, // 45: sluice.job.StoredObject.object:type_name -> sluice.job.Object
-	9,  // 46: sluice.job.Restart.kind:type_name -> sluice.job.FailureKind
-	7,  // 47: sluice.job.RegionState.status:type_name -> sluice.job.RegionStatus
-	5,  // 48: sluice.job.Subtask.state:type_name -> sluice.job.SubtaskState
-	37, // 49: sluice.job.Subtask.counters:type_name -> sluice.job.Counters
-	35, // 50: sluice.job.Subtask.partitions:type_name -> sluice.job.Partition
-	8,  // 51: sluice.job.Partition.state:type_name -> sluice.job.PartitionState
-	38, // 52: sluice.job.Counters.user:type_name -> sluice.job.UserCounter
-	9,  // 53: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
-	36, // 54: sluice.job.Failure.lost:type_name -> sluice.job.PartitionRef
-	42, // 55: sluice.job.SourceState.splits:type_name -> sluice.job.Split
-	44, // 56: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	50, // 18: sluice.job.JobSpec.params:type_name -> sluice.job.JobSpec.ParamsEntry
+	51, // 19: sluice.job.JobSpec.settings:type_name -> sluice.job.JobSpec.SettingsEntry
+	21, // 20: sluice.job.JobSpec.origin:type_name -> sluice.job.Origin
+	20, // 21: sluice.job.Job.spec:type_name -> sluice.job.JobSpec
+	4,  // 22: sluice.job.Job.status:type_name -> sluice.job.JobStatus
+	4,  // 23: sluice.job.Job.desired:type_name -> sluice.job.JobStatus
+	15, // 24: sluice.job.Job.plan:type_name -> sluice.job.Plan
+	35, // 25: sluice.job.Job.regions:type_name -> sluice.job.RegionState
+	36, // 26: sluice.job.Job.subtasks:type_name -> sluice.job.Subtask
+	41, // 27: sluice.job.Job.failure:type_name -> sluice.job.Failure
+	41, // 28: sluice.job.Job.failures:type_name -> sluice.job.Failure
+	42, // 29: sluice.job.Job.committables:type_name -> sluice.job.Committable
+	33, // 30: sluice.job.Job.committer:type_name -> sluice.job.Committer
+	34, // 31: sluice.job.Job.history:type_name -> sluice.job.Restart
+	32, // 32: sluice.job.Job.slots:type_name -> sluice.job.SlotGrant
+	24, // 33: sluice.job.Job.checkpoints:type_name -> sluice.job.Checkpoints
+	23, // 34: sluice.job.Job.rescale:type_name -> sluice.job.Rescale
+	41, // 35: sluice.job.Rescale.failure:type_name -> sluice.job.Failure
+	25, // 36: sluice.job.Checkpoints.started:type_name -> sluice.job.CheckpointStart
+	27, // 37: sluice.job.Checkpoints.completed:type_name -> sluice.job.CheckpointDone
+	31, // 38: sluice.job.Checkpoints.objects:type_name -> sluice.job.StoredObject
+	28, // 39: sluice.job.Checkpoints.history:type_name -> sluice.job.CheckpointRecord
+	29, // 40: sluice.job.Checkpoints.wanted:type_name -> sluice.job.SavepointRequest
+	6,  // 41: sluice.job.CheckpointStart.kind:type_name -> sluice.job.CheckpointKind
+	26, // 42: sluice.job.CheckpointStart.regions:type_name -> sluice.job.RegionRef
+	6,  // 43: sluice.job.CheckpointDone.kind:type_name -> sluice.job.CheckpointKind
+	30, // 44: sluice.job.CheckpointDone.manifest:type_name -> sluice.job.Object
+	6,  // 45: sluice.job.CheckpointRecord.kind:type_name -> sluice.job.CheckpointKind
+	41, // 46: sluice.job.CheckpointRecord.failure:type_name -> sluice.job.Failure
+	6,  // 47: sluice.job.SavepointRequest.kind:type_name -> sluice.job.CheckpointKind
+	30, // 48: sluice.job.StoredObject.object:type_name -> sluice.job.Object
+	9,  // 49: sluice.job.Restart.kind:type_name -> sluice.job.FailureKind
+	7,  // 50: sluice.job.RegionState.status:type_name -> sluice.job.RegionStatus
+	5,  // 51: sluice.job.Subtask.state:type_name -> sluice.job.SubtaskState
+	39, // 52: sluice.job.Subtask.counters:type_name -> sluice.job.Counters
+	37, // 53: sluice.job.Subtask.partitions:type_name -> sluice.job.Partition
+	8,  // 54: sluice.job.Partition.state:type_name -> sluice.job.PartitionState
+	40, // 55: sluice.job.Counters.user:type_name -> sluice.job.UserCounter
+	9,  // 56: sluice.job.Failure.kind:type_name -> sluice.job.FailureKind
+	38, // 57: sluice.job.Failure.lost:type_name -> sluice.job.PartitionRef
+	44, // 58: sluice.job.SourceState.splits:type_name -> sluice.job.Split
+	46, // 59: sluice.job.SourceState.assignments:type_name -> sluice.job.SplitAssignment
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_proto_jobpb_job_proto_init() }
@@ -4572,7 +4762,7 @@ func file_proto_jobpb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_jobpb_job_proto_rawDesc), len(file_proto_jobpb_job_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   40,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -42,7 +42,28 @@ func (s *JobSpec) Validate() error {
 	if s.Parallelism < 0 || s.Parallelism > MaxParallelism {
 		return fmt.Errorf("spec.parallelism: %d is not in 0…%d", s.Parallelism, MaxParallelism)
 	}
-	return nil
+	return s.Origin.validate()
+}
+
+// maxIgnored bounds the operators whose state a job leaves behind.
+const maxIgnored = 1000
+
+func (o *Origin) validate() error {
+	if o == nil {
+		return nil
+	}
+	if len(o.Ignore) > maxIgnored {
+		return fmt.Errorf("spec.origin.ignore: %d operators, at most %d", len(o.Ignore), maxIgnored)
+	}
+	if o.Job == "" && o.Checkpoint != 0 {
+		return errors.New("spec.origin: a checkpoint of no job")
+	}
+	for _, id := range o.Ignore {
+		if err := checkText("spec.origin.ignore", id, MaxName); err != nil {
+			return err
+		}
+	}
+	return checkText("spec.origin.job", o.Job, MaxName)
 }
 
 // IsDigest reports whether d is a sha256 in lower-case hex.

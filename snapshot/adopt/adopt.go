@@ -3,13 +3,16 @@ package adopt
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/flow/graph"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/snapshotpb"
+	"github.com/sluiceio/sluice/snapshot/chunk"
 )
 
 // Codes of what cannot be adopted.
@@ -113,10 +116,10 @@ func newTranslation(from *snapshotpb.Manifest, in Input) (*translation, error) {
 // check finds what cannot be adopted, the gravest first.
 func (t *translation) check() error {
 	old, now := t.from.Plan.Graph, t.in.Plan.Graph
-	if old.MaxParallelism != now.MaxParallelism {
+	if graph.KeyGroups(old) != graph.KeyGroups(now) {
 		return &Error{
-			Code: CodeGroups, What: fmt.Sprintf("the snapshot has %d key groups (max parallelism), the job %d", old.MaxParallelism, now.MaxParallelism),
-			Hint: fmt.Sprintf("set the job's max parallelism to %d: it is fixed for the life of the state", old.MaxParallelism),
+			Code: CodeGroups, What: fmt.Sprintf("the snapshot has %d key groups (max parallelism), the job %d", graph.KeyGroups(old), graph.KeyGroups(now)),
+			Hint: fmt.Sprintf("set the job's max parallelism to %d: it is fixed for the life of the state", graph.KeyGroups(old)),
 		}
 	}
 	operators := map[string]*jobpb.Operator{}
@@ -206,8 +209,8 @@ func (t *translation) keys(old, now *jobpb.Operator) error {
 
 // subtask is the entry of subtask i of a chain.
 func (t *translation) subtask(c *jobpb.Chain, i int32) *snapshotpb.SubtaskState {
-	s := &snapshotpb.SubtaskState{Chain: c.Index, Index: i, Status: snapshotpb.SubtaskStatus_RUNNING}
-	first, end := KeyGroups(i, c.Parallelism, t.in.Plan.Graph.MaxParallelism)
+	s := &snapshotpb.SubtaskState{Chain: c.Index, Index: i, Status: snapshotpb.SubtaskStatus_RUNNING, WatermarkUs: math.MinInt64}
+	first, end := KeyGroups(i, c.Parallelism, int32(graph.KeyGroups(t.in.Plan.Graph)))
 	for _, op := range c.Operators {
 		o := t.in.Plan.Graph.Operators[op]
 		f := t.old[o.Id]
@@ -220,7 +223,7 @@ func (t *translation) subtask(c *jobpb.Chain, i int32) *snapshotpb.SubtaskState 
 	}
 	head := t.in.Plan.Graph.Operators[c.Operators[0]]
 	if f := t.old[head.Id]; f != nil {
-		s.Clocks, s.Loaded = f.clocks()
+		s.Clocks, s.WatermarkUs, s.Loaded = f.clocks()
 	}
 	return s
 }
@@ -234,6 +237,12 @@ func (f *former) part(id string, i, n, first, end int32) *snapshotpb.OperatorSta
 		}
 		for _, p := range h.state.Parts {
 			a, b := max(p.First, first), min(p.End, end)
+			if chunk.Scope(p.Scope) == chunk.Broadcast { // it is the same everywhere, and subtask 0 writes it
+				a, b = first, end
+				if first > 0 {
+					continue
+				}
+			}
 			if a >= b {
 				continue
 			}
@@ -253,20 +262,22 @@ func (f *former) part(id string, i, n, first, end int32) *snapshotpb.OperatorSta
 				out.Writers = append(out.Writers, w)
 			}
 		}
-		out.Committables = append(out.Committables, h.state.Committables...)
 	}
-	if len(out.Parts) == 0 && len(out.Writer) == 0 && len(out.Committables) == 0 {
+	if len(out.Parts) == 0 && len(out.Writer) == 0 {
 		return nil
 	}
 	return out
 }
 
 // clocks are the lowest that any old subtask had, by input. An input counts as ended, or idle, only where it was for all.
-func (f *former) clocks() (out []*snapshotpb.InputClock, loaded bool) {
+func (f *former) clocks() (out []*snapshotpb.InputClock, said int64, loaded bool) {
 	lowest := map[int32]*snapshotpb.InputClock{}
-	loaded = len(f.states) > 0
-	for _, h := range f.states {
+	said, loaded = math.MinInt64, len(f.states) > 0
+	for i, h := range f.states {
 		loaded = loaded && h.entry.Loaded
+		if i == 0 || h.entry.WatermarkUs < said {
+			said = h.entry.WatermarkUs
+		}
 		for _, c := range h.entry.Clocks {
 			l := lowest[c.Input]
 			if l == nil {
@@ -279,7 +290,7 @@ func (f *former) clocks() (out []*snapshotpb.InputClock, loaded bool) {
 	for _, input := range slices.Sorted(maps.Keys(lowest)) {
 		out = append(out, lowest[input])
 	}
-	return out, loaded
+	return out, said, loaded
 }
 
 // objects are those that parts name, ordered.

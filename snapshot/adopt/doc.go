@@ -3,9 +3,11 @@
 //
 // It is a function from a manifest and a plan to a manifest: no object is read or written. Operators are matched by id. Keyed
 // state goes to whoever owns the key groups now: a part that several subtasks need is named by each of them, narrowed to its
-// groups. Splits that were not finished are shared out anew, with their positions; writers of sinks, and the output that they have
-// prepared, belong to the old index modulo the parallelism; clocks are the lowest of all subtasks, which is a lower bound for
-// every key group. A subtask that had finished is no longer: its final state is what its successors begin with.
+// groups. Splits that were not finished are shared out anew, with their positions; writers of sinks belong to the old index modulo the
+// parallelism; clocks are the lowest of all subtasks, which is a lower bound for every key group. A subtask that had finished is no
+// longer: its final state is what its successors begin with.
+//
+// Output that was prepared is left out: whoever adopts a checkpoint waits until all of it is visible.
 //
 // Positions in stored results cannot be adopted: the results belong to the plan that made them.
 //

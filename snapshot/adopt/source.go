@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"math"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -28,12 +29,17 @@ func (t *translation) sources(subtasks []*snapshotpb.SubtaskState) (out []*jobpb
 		open, rest := f.splits(facts)
 		states := make([]*snapshotpb.SourceState, c.Parallelism)
 		for i := range states {
-			states[i] = &snapshotpb.SourceState{WatermarkUs: f.said()}
+			states[i] = &snapshotpb.SourceState{WatermarkUs: f.said(), PastUs: math.MinInt64}
+			for _, h := range f.states {
+				if at := h.state.GetSource(); at != nil {
+					states[i].Phase, states[i].PastUs = max(states[i].Phase, at.Phase), max(states[i].PastUs, at.PastUs)
+				}
+			}
 		}
 		for n, at := range open {
 			owner := int32(n) % c.Parallelism
 			state := proto.CloneOf(at)
-			state.Index = int32(len(s.Splits))
+			state.Index = states[owner].Have
 			states[owner].Splits = append(states[owner].Splits, state)
 			states[owner].Have++
 			s.Assignments = append(s.Assignments, &jobpb.SplitAssignment{Subtask: owner, Split: int32(len(s.Splits))})
@@ -86,7 +92,7 @@ func (f *former) splits(facts *jobpb.SourceState) (open []*snapshotpb.SplitState
 
 // said is the lowest watermark that a subtask of the source has said.
 func (f *former) said() int64 {
-	first, low := true, int64(0)
+	first, low := true, int64(math.MinInt64)
 	for _, h := range f.states {
 		if s := h.state.GetSource(); s != nil && (first || s.WatermarkUs < low) {
 			first, low = false, s.WatermarkUs

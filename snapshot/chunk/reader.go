@@ -101,6 +101,15 @@ func (r *Reader) readIndex(first, size int64) error {
 	return err
 }
 
+// Within is the chunk as if it had only the key groups in [first, end).
+func (r *Reader) Within(first, end int) *Reader {
+	from := sort.Search(len(r.spans), func(i int) bool { return r.spans[i].group >= first })
+	to := sort.Search(len(r.spans), func(i int) bool { return r.spans[i].group >= end })
+	n := *r
+	n.spans = r.spans[from:max(from, to)]
+	return &n
+}
+
 // Count is the number of entries of the key groups in [first, end).
 func (r *Reader) Count(first, end int) (entries int) {
 	for _, s := range r.spans {

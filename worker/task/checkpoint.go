@@ -146,7 +146,7 @@ func (a *attempt) restoredOf(operator string) (r restoredState) {
 		if o.Operator == operator {
 			r.source = o.Source
 			if len(o.Writer) > 0 {
-				r.Writers = [][]byte{o.Writer}
+				r.Writers = append([][]byte{o.Writer}, o.Writers...)
 			}
 		}
 	}

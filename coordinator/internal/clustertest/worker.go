@@ -310,6 +310,19 @@ func (w *Worker) session(ctx context.Context, address string) error {
 	return w.work(ctx, s, inbox, ended)
 }
 
+// broken is why a stream ended that takes no more messages. What came in before is left out, so that whoever reads gets to the reason.
+func broken(ctx context.Context, inbox <-chan *controlpb.CoordinatorMessage, ended <-chan error) error {
+	for {
+		select {
+		case <-inbox:
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 func (w *Worker) isDeaf() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -357,7 +370,7 @@ func (w *Worker) work(ctx context.Context, s stream, inbox <-chan *controlpb.Coo
 		}
 		if welcomed {
 			if err := w.speak(s); err != nil {
-				return <-ended
+				return broken(ctx, inbox, ended)
 			}
 		}
 	}

@@ -30,6 +30,9 @@ type Config struct {
 	DefaultRestart string
 	// DefaultParallelism of jobs that say none; 0: the free slots.
 	DefaultParallelism int
+	// Fits reports why state of schema old cannot be read as schema now; nil: it can. Without it schemas have to be equal. What a schema
+	// is, is the business of flow/codec, which no coordinator links.
+	Fits func(old, now string) error
 }
 
 // DefaultConfig has every limit set.

@@ -77,7 +77,7 @@ func checkRest(c *jobpb.Checkpoints) error {
 		}
 	}
 	for _, r := range c.Wanted {
-		if r == nil || !Savepoint(r.Kind) {
+		if r == nil || !Asked(r.Kind) {
 			return errors.New("checkpoints: a request is missing, or of no savepoint")
 		}
 	}

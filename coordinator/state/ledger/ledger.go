@@ -58,6 +58,11 @@ func Savepoint(k jobpb.CheckpointKind) bool {
 	return false
 }
 
+// Asked reports whether a checkpoint of this kind is taken because somebody asked for it.
+func Asked(k jobpb.CheckpointKind) bool {
+	return Savepoint(k) || k == jobpb.CheckpointKind_CHECKPOINT_RESCALE
+}
+
 // Stops reports whether the job ends with a checkpoint of this kind.
 func Stops(k jobpb.CheckpointKind) bool {
 	return k == jobpb.CheckpointKind_CHECKPOINT_STOP || k == jobpb.CheckpointKind_CHECKPOINT_DRAIN
@@ -75,8 +80,8 @@ func KindName(k jobpb.CheckpointKind) string {
 // Request notes that somebody asked for a savepoint.
 func Request(c *jobpb.Checkpoints, r *jobpb.SavepointRequest) (*jobpb.Checkpoints, error) {
 	switch {
-	case !Savepoint(r.Kind):
-		return nil, fmt.Errorf("%w: a %s is no savepoint", ErrContradiction, KindName(r.Kind))
+	case !Asked(r.Kind):
+		return nil, fmt.Errorf("%w: a %s is not asked for", ErrContradiction, KindName(r.Kind))
 	case len(c.Wanted) >= MaxWanted:
 		return nil, fmt.Errorf("%w: %d savepoints wait already", ErrContradiction, len(c.Wanted))
 	case Stopping(c):
@@ -92,6 +97,11 @@ func Stopping(c *jobpb.Checkpoints) bool {
 	return c.GetStarted() != nil && Stops(c.Started.Kind) || slices.ContainsFunc(c.GetWanted(), func(r *jobpb.SavepointRequest) bool { return Stops(r.Kind) })
 }
 
+// Awaits reports whether somebody waits for a checkpoint of this kind that was not started.
+func Awaits(c *jobpb.Checkpoints, k jobpb.CheckpointKind) bool {
+	return slices.ContainsFunc(c.GetWanted(), func(r *jobpb.SavepointRequest) bool { return r.Kind == k })
+}
+
 // Start issues the next id. start has kind, time, regions and, of a savepoint, the request; the other fields are set here. The
 // newest completed checkpoint becomes the base.
 func Start(c *jobpb.Checkpoints, start *jobpb.CheckpointStart) (*jobpb.Checkpoints, error) {
@@ -100,7 +110,7 @@ func Start(c *jobpb.Checkpoints, start *jobpb.CheckpointStart) (*jobpb.Checkpoin
 	}
 	n := clone(c)
 	switch {
-	case Savepoint(start.Kind):
+	case Asked(start.Kind):
 		i := slices.IndexFunc(c.Wanted, func(r *jobpb.SavepointRequest) bool { return r.RequestId == start.RequestId && r.Kind == start.Kind })
 		if i < 0 {
 			return nil, fmt.Errorf("nobody waits for a %s of request %.100q", KindName(start.Kind), start.RequestId)
@@ -127,7 +137,7 @@ func Abort(c *jobpb.Checkpoints, id uint64, cause *jobpb.Failure, now int64) (*j
 	}
 	n := clone(c)
 	n.Started = nil
-	if Savepoint(s.Kind) && cause.GetKind() == jobpb.FailureKind_FAILURE_LOSS {
+	if Asked(s.Kind) && cause.GetKind() == jobpb.FailureKind_FAILURE_LOSS {
 		n.Wanted = append([]*jobpb.SavepointRequest{{RequestId: s.RequestId, Kind: s.Kind, TimeUs: s.StartedUs}}, c.Wanted...)
 	}
 	n.Failed++

@@ -81,18 +81,25 @@ func same(a, b *jobpb.Object) error {
 }
 
 // PlanDeletion takes names into the plan of deletion. What a kept checkpoint or the one under way may name is left out, and so
-// is what the record does not have: nothing is planned on hearsay.
-func PlanDeletion(c *jobpb.Checkpoints, names []string) (n *jobpb.Checkpoints, left int, err error) {
+// is what the record does not have: nothing is planned on hearsay. An object that another job knows is left to that, and forgotten here.
+func PlanDeletion(c *jobpb.Checkpoints, names []string, elsewhere func(name string) bool) (n *jobpb.Checkpoints, left int, err error) {
 	need := Needed(c)
 	n = clone(c)
-	plan := slices.Clone(c.Deleting)
+	plan, shared := slices.Clone(c.Deleting), map[string]bool{}
 	for _, name := range names {
 		i, planned := slices.BinarySearch(plan, name)
 		if _, known := position(c.Objects, name); planned || need[name] || !known {
 			left++
 			continue
 		}
+		if elsewhere(name) {
+			shared[name] = true
+			continue
+		}
 		plan = slices.Insert(plan, i, name)
+	}
+	if len(shared) > 0 {
+		n.Objects = slices.DeleteFunc(slices.Clone(c.Objects), func(o *jobpb.StoredObject) bool { return shared[o.Object.Name] })
 	}
 	if left == len(names) {
 		return nil, left, errors.New("all of these objects are needed, unknown, or in the plan")

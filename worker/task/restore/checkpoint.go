@@ -173,7 +173,9 @@ func (c *Checkpoint) Tables(ctx context.Context, operator string, first, end int
 		if err != nil {
 			return c.unreadable(fmt.Errorf("%s, %d bytes at %d: %w", p.Segment, p.Size, p.Offset, err))
 		}
-		chain = append(chain, r)
+		// A part counts for the key groups that the manifest names for it: after a change of parallelism several subtasks name one, and
+		// each of them goes on with its own groups.
+		chain = append(chain, r.Within(int(p.First), int(p.End)))
 	}
 	for _, t := range tables {
 		if err := t.Import(ctx, chain, first, end); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sluiceio/sluice/coordinator"
+	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/internal/wire"
 	"github.com/sluiceio/sluice/worker"
 
@@ -59,6 +60,7 @@ func RunCoordinator(ctx context.Context, n Node, cfg CoordinatorConfig) (err err
 	if cfg.Log, err = n.logger(cfg.Policy); err != nil {
 		return err
 	}
+	cfg.Fits = codec.Fits
 	cfg.Listening = func(a coordinator.Addresses) {
 		n.say("coordinator %s\n  API   %s\n  Raft  %s\n  HTTP  %s", a.ID, a.API, a.Raft, orNone(a.HTTP))
 	}

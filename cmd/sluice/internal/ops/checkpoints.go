@@ -218,3 +218,58 @@ func DeleteSavepoint(ctx context.Context, s *Session, job string, id uint64) err
 	}
 	return s.print(resp, func(w *tabwriter.Writer) { row(w, fmt.Sprintf("savepoint %s:%d", job, id), "deleted") })
 }
+
+// LatestSavepoint stands for the newest checkpoint that a job with the same name keeps.
+const LatestSavepoint = "latest"
+
+// OriginOf reads the checkpoint that a job begins with: JOB:ID, JOB for its newest one, or latest. Empty: none.
+func OriginOf(from string, ignore []string) (*jobpb.Origin, error) {
+	switch {
+	case from == "" && len(ignore) > 0:
+		return nil, Usagef("--from-savepoint JOB:ID", "--ignore-state leaves state of a savepoint behind, and none is named")
+	case from == "":
+		return nil, nil
+	case from == LatestSavepoint:
+		return &jobpb.Origin{Ignore: ignore}, nil
+	case !strings.Contains(from, ":"):
+		return &jobpb.Origin{Job: from, Ignore: ignore}, nil
+	}
+	job, id, err := SavepointOf([]string{from})
+	return &jobpb.Origin{Job: job, Checkpoint: id, Ignore: ignore}, err
+}
+
+// RescaleOptions of Rescale.
+type RescaleOptions struct {
+	Job         string
+	RequestID   string
+	Parallelism int32
+}
+
+// Rescale lets a job go on at another parallelism, and waits until it does.
+func Rescale(ctx context.Context, s *Session, o RescaleOptions) error {
+	var resp *apipb.RescaleResponse
+	for resp == nil {
+		err := s.Client.DoStream(ctx, func(ctx context.Context, to Coordinator) (err error) {
+			call, cancel := context.WithTimeout(ctx, waitTime)
+			defer cancel()
+			resp, err = to.Jobs.Rescale(call, &apipb.RescaleRequest{Job: o.Job, RequestId: o.RequestID, Parallelism: o.Parallelism})
+			if timedOut(err) && ctx.Err() == nil {
+				return nil // it is under way; the request id finds it again
+			}
+			return err
+		})
+		switch {
+		case errors.Is(ctx.Err(), context.Canceled):
+			return &Fault{
+				Exit: ExitInterrupted, Err: fmt.Errorf("interrupted; the change of job %s goes on", o.Job), Where: o.Job,
+				Hints: []string{"sluice status " + o.Job + " shows what became of it", "the same command with --request-id " + o.RequestID + " waits for it again"},
+			}
+		case err != nil:
+			return err
+		}
+	}
+	return s.print(resp, func(w *tabwriter.Writer) {
+		row(w, "JOB", "PARALLELISM", "SUBTASKS", "SLOTS", "FROM CHECKPOINT", "STATUS")
+		row(w, o.Job, resp.Parallelism, resp.Subtasks, resp.Slots, resp.Checkpoint, enum(resp.Status))
+	})
+}

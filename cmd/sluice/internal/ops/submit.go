@@ -26,6 +26,7 @@ type SpecOptions struct {
 	Params      map[string]string
 	Settings    map[string]string
 	Parallelism int32
+	From        *jobpb.Origin // checkpoint to begin with; nil: none
 }
 
 // Then says what follows a submit.
@@ -129,7 +130,7 @@ func prepare(ctx context.Context, s *Session, program string, o SpecOptions) (sp
 	if err != nil {
 		return nil, err
 	}
-	spec = &jobpb.JobSpec{Name: o.Name, Artifact: b.digest, Params: o.Params, Settings: o.Settings, Parallelism: o.Parallelism}
+	spec = &jobpb.JobSpec{Name: o.Name, Artifact: b.digest, Params: o.Params, Settings: o.Settings, Parallelism: o.Parallelism, Origin: o.From}
 	if spec.Name == "" {
 		spec.Name = found.name
 	}
