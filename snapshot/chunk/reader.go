@@ -34,6 +34,16 @@ func NewReader(src io.ReaderAt, size int64) (*Reader, error) {
 // Header describes the chunk.
 func (r *Reader) Header() *Header { return r.header }
 
+// Narrow is the same chunk as if it had the entries of the key groups in [first, end) only. After a change of parallelism several
+// subtasks name one chunk, each for its own key groups, and what it says of others is older than what they have written since.
+func (r *Reader) Narrow(first, end int) *Reader {
+	n := *r
+	from := sort.Search(len(r.spans), func(i int) bool { return r.spans[i].group >= first })
+	to := sort.Search(len(r.spans), func(i int) bool { return r.spans[i].group >= end })
+	n.spans = r.spans[from:max(from, to)]
+	return &n
+}
+
 func (r *Reader) readAt(off int64, n int) ([]byte, error) {
 	b := make([]byte, n)
 	if _, err := r.src.ReadAt(b, off); err != nil {
@@ -60,7 +70,7 @@ func (r *Reader) readHeader(size int64) (int64, error) {
 	}
 	fields := pre[len(magic):]
 	if v := binary.LittleEndian.Uint16(fields); v != version {
-		return 0, fmt.Errorf("chunk has format version %d, this program reads %d", v, version)
+		return 0, fmt.Errorf("chunk has format version %d, this program reads %d: %w", v, version, ErrVersion)
 	}
 	n := binary.LittleEndian.Uint32(fields[2:])
 	if n > maxHeader || int64(n) > size-int64(preambleSize+trailerSize) {

@@ -58,6 +58,20 @@ func Join(fsys vfs.FS, dir string) (*Store, error) {
 	return s, nil
 }
 
+// View looks into a directory that is there, and changes nothing.
+func View(fsys vfs.FS, dir string) (*Store, error) {
+	info, err := fsys.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is no directory", dir)
+	}
+	s := &Store{fs: fsys, dir: dir}
+	s.mu.busy = map[snapshot.Name]chan struct{}{}
+	return s, nil
+}
+
 // Dir is the directory.
 func (s *Store) Dir() string { return s.dir }
 
@@ -392,4 +406,36 @@ func (s *Store) one(file string, each func(*jobpb.Object) error) error {
 		return fmt.Errorf("list objects: %w", err)
 	}
 	return each(&jobpb.Object{Name: string(name), Size: info.Size(), Digest: digest})
+}
+
+// Others are the files below the directory that are no objects, by their paths below it: those that are being written, and what does
+// not belong there.
+func (s *Store) Others(ctx context.Context) ([]string, error) {
+	var files []string
+	err := s.others(ctx, "", &files)
+	return files, err
+}
+
+func (s *Store) others(ctx context.Context, below string, files *[]string) error {
+	list, err := s.fs.ReadDir(path.Join(s.dir, below))
+	if errors.Is(err, iofs.ErrNotExist) { // removed meanwhile
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list files: %w", err)
+	}
+	for _, e := range list {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		name := path.Join(below, e.Name())
+		if e.IsDir() {
+			if err := s.others(ctx, name, files); err != nil {
+				return err
+			}
+		} else if _, _, ok := cut(name); !ok {
+			*files = append(*files, name)
+		}
+	}
+	return nil
 }
