@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -158,6 +159,9 @@ func (a *auditor) manifests(ctx context.Context) ([]*manifest, error) {
 			}
 			x := at(o.Name, p)
 			m, err := snapshot.ReadManifest(ctx, a, &jobpb.StoredObject{Object: o, Stores: []string{d.path}}, nil)
+			if r := d.record; err == nil && r != nil && r.Manifest == o.Name && !bytes.Equal(r.Digest, o.Digest) {
+				err = &snapshot.DamagedError{Name: snapshot.Name(o.Name), Where: d.path, Cause: errors.New("it is not the one that the directory was made for")}
+			}
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
