@@ -135,6 +135,8 @@ var table = []rule{
 		why: "the built-in jobs are ordinary jobs"},
 	{room: []string{"cmd/sluice/internal/suite"}, project: []string{"jepsen", "jepsen/...", "internal/run", "cmd/sluice/internal/ops"},
 		why: "the verb of fault injection torments processes from outside, as the suite does, and links nothing that it could excuse"},
+	{room: []string{"cmd/sluice/internal/archive"}, project: []string{"cmd/sluice/internal/ops", "internal/vfs", "internal/run", "internal/wire", "snapshot", "snapshot/*", "proto/..."}, external: []string{grpc},
+		why: "the verbs of snapshots on a disk read files and ask the API; what is in a snapshot is the business of snapshot"},
 	{room: []string{"cmd/sluice/internal/ops"}, project: join(leaves, []string{"flow/graph", "proto/..."}),
 		external: []string{grpc, protobuf, "github.com/schollz/progressbar", "golang.org/x/term", sys},
 		why:      "a client speaks the API and prints plans as jobs do; it must not know how a coordinator works inside"},

@@ -2128,6 +2128,83 @@ func (*DeleteSavepointResponse) Descriptor() ([]byte, []int) {
 	return file_proto_apipb_api_proto_rawDescGZIP(), []int{24}
 }
 
+type ReadObjectRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Job        string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Checkpoint uint64                 `protobuf:"varint,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // that is kept
+	Name       string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`              // of its manifest, or of an object that it names
+	// copy: 0 reads whichever copy answers, n the one in the n-th of its stores, for who has found another one to be damaged.
+	Copy          uint32 `protobuf:"varint,4,opt,name=copy,proto3" json:"copy,omitempty"`
+	Offset        int64  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"` // of the first byte that is wanted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadObjectRequest) Reset() {
+	*x = ReadObjectRequest{}
+	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadObjectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadObjectRequest) ProtoMessage() {}
+
+func (x *ReadObjectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadObjectRequest.ProtoReflect.Descriptor instead.
+func (*ReadObjectRequest) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ReadObjectRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ReadObjectRequest) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *ReadObjectRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ReadObjectRequest) GetCopy() uint32 {
+	if x != nil {
+		return x.Copy
+	}
+	return 0
+}
+
+func (x *ReadObjectRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -2138,7 +2215,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	mi := &file_proto_apipb_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2227,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[25]
+	mi := &file_proto_apipb_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2240,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{25}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelRequest) GetJob() string {
@@ -2189,7 +2266,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[26]
+	mi := &file_proto_apipb_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2201,7 +2278,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[26]
+	mi := &file_proto_apipb_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2214,7 +2291,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{26}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CancelResponse) GetStatus() jobpb.JobStatus {
@@ -2235,7 +2312,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	mi := &file_proto_apipb_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2324,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	mi := &file_proto_apipb_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2337,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{27}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EventsRequest) GetJob() string {
@@ -2295,7 +2372,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	mi := &file_proto_apipb_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2384,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	mi := &file_proto_apipb_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2397,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{28}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LogsRequest) GetJob() string {
@@ -2355,7 +2432,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_proto_apipb_api_proto_msgTypes[29]
+	mi := &file_proto_apipb_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2444,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[29]
+	mi := &file_proto_apipb_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2457,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{29}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LogLine) GetWorker() string {
@@ -2413,7 +2490,7 @@ type WatermarksRequest struct {
 
 func (x *WatermarksRequest) Reset() {
 	*x = WatermarksRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[30]
+	mi := &file_proto_apipb_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2502,7 @@ func (x *WatermarksRequest) String() string {
 func (*WatermarksRequest) ProtoMessage() {}
 
 func (x *WatermarksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[30]
+	mi := &file_proto_apipb_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2515,7 @@ func (x *WatermarksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatermarksRequest.ProtoReflect.Descriptor instead.
 func (*WatermarksRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{30}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WatermarksRequest) GetJob() string {
@@ -2465,7 +2542,7 @@ type WatermarksResponse struct {
 
 func (x *WatermarksResponse) Reset() {
 	*x = WatermarksResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[31]
+	mi := &file_proto_apipb_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2477,7 +2554,7 @@ func (x *WatermarksResponse) String() string {
 func (*WatermarksResponse) ProtoMessage() {}
 
 func (x *WatermarksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[31]
+	mi := &file_proto_apipb_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2490,7 +2567,7 @@ func (x *WatermarksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatermarksResponse.ProtoReflect.Descriptor instead.
 func (*WatermarksResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{31}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WatermarksResponse) GetId() string {
@@ -2565,7 +2642,7 @@ type OperatorClock struct {
 
 func (x *OperatorClock) Reset() {
 	*x = OperatorClock{}
-	mi := &file_proto_apipb_api_proto_msgTypes[32]
+	mi := &file_proto_apipb_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2654,7 @@ func (x *OperatorClock) String() string {
 func (*OperatorClock) ProtoMessage() {}
 
 func (x *OperatorClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[32]
+	mi := &file_proto_apipb_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2667,7 @@ func (x *OperatorClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorClock.ProtoReflect.Descriptor instead.
 func (*OperatorClock) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{32}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OperatorClock) GetOperator() string {
@@ -2655,7 +2732,7 @@ type SubtaskClock struct {
 
 func (x *SubtaskClock) Reset() {
 	*x = SubtaskClock{}
-	mi := &file_proto_apipb_api_proto_msgTypes[33]
+	mi := &file_proto_apipb_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +2744,7 @@ func (x *SubtaskClock) String() string {
 func (*SubtaskClock) ProtoMessage() {}
 
 func (x *SubtaskClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[33]
+	mi := &file_proto_apipb_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +2757,7 @@ func (x *SubtaskClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskClock.ProtoReflect.Descriptor instead.
 func (*SubtaskClock) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{33}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SubtaskClock) GetIndex() int32 {
@@ -2735,7 +2812,7 @@ type Blame struct {
 
 func (x *Blame) Reset() {
 	*x = Blame{}
-	mi := &file_proto_apipb_api_proto_msgTypes[34]
+	mi := &file_proto_apipb_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2747,7 +2824,7 @@ func (x *Blame) String() string {
 func (*Blame) ProtoMessage() {}
 
 func (x *Blame) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[34]
+	mi := &file_proto_apipb_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2760,7 +2837,7 @@ func (x *Blame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blame.ProtoReflect.Descriptor instead.
 func (*Blame) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{34}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Blame) GetSteps() []*BlameStep {
@@ -2833,7 +2910,7 @@ type BlameStep struct {
 
 func (x *BlameStep) Reset() {
 	*x = BlameStep{}
-	mi := &file_proto_apipb_api_proto_msgTypes[35]
+	mi := &file_proto_apipb_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2922,7 @@ func (x *BlameStep) String() string {
 func (*BlameStep) ProtoMessage() {}
 
 func (x *BlameStep) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[35]
+	mi := &file_proto_apipb_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2935,7 @@ func (x *BlameStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlameStep.ProtoReflect.Descriptor instead.
 func (*BlameStep) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{35}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BlameStep) GetOperator() string {
@@ -2916,7 +2993,7 @@ type UploadRequest struct {
 
 func (x *UploadRequest) Reset() {
 	*x = UploadRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[36]
+	mi := &file_proto_apipb_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +3005,7 @@ func (x *UploadRequest) String() string {
 func (*UploadRequest) ProtoMessage() {}
 
 func (x *UploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[36]
+	mi := &file_proto_apipb_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3018,7 @@ func (x *UploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadRequest.ProtoReflect.Descriptor instead.
 func (*UploadRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{36}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UploadRequest) GetPart() isUploadRequest_Part {
@@ -2995,7 +3072,7 @@ type UploadHeader struct {
 
 func (x *UploadHeader) Reset() {
 	*x = UploadHeader{}
-	mi := &file_proto_apipb_api_proto_msgTypes[37]
+	mi := &file_proto_apipb_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3084,7 @@ func (x *UploadHeader) String() string {
 func (*UploadHeader) ProtoMessage() {}
 
 func (x *UploadHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[37]
+	mi := &file_proto_apipb_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3097,7 @@ func (x *UploadHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadHeader.ProtoReflect.Descriptor instead.
 func (*UploadHeader) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{37}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UploadHeader) GetDigest() string {
@@ -3047,7 +3124,7 @@ type UploadResponse struct {
 
 func (x *UploadResponse) Reset() {
 	*x = UploadResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[38]
+	mi := &file_proto_apipb_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3136,7 @@ func (x *UploadResponse) String() string {
 func (*UploadResponse) ProtoMessage() {}
 
 func (x *UploadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[38]
+	mi := &file_proto_apipb_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3149,7 @@ func (x *UploadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadResponse.ProtoReflect.Descriptor instead.
 func (*UploadResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{38}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UploadResponse) GetDigest() string {
@@ -3098,7 +3175,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[39]
+	mi := &file_proto_apipb_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3187,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[39]
+	mi := &file_proto_apipb_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3200,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{39}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StatRequest) GetDigest() string {
@@ -3143,7 +3220,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[40]
+	mi := &file_proto_apipb_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3232,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[40]
+	mi := &file_proto_apipb_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3245,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{40}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StatResponse) GetExists() bool {
@@ -3194,7 +3271,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[41]
+	mi := &file_proto_apipb_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3283,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[41]
+	mi := &file_proto_apipb_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3296,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{41}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FetchRequest) GetDigest() string {
@@ -3238,7 +3315,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_proto_apipb_api_proto_msgTypes[42]
+	mi := &file_proto_apipb_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3250,7 +3327,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[42]
+	mi := &file_proto_apipb_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3263,7 +3340,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{42}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -3281,7 +3358,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[43]
+	mi := &file_proto_apipb_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3293,7 +3370,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[43]
+	mi := &file_proto_apipb_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3306,7 +3383,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{43}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{44}
 }
 
 type InfoResponse struct {
@@ -3327,7 +3404,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[44]
+	mi := &file_proto_apipb_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3416,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[44]
+	mi := &file_proto_apipb_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3429,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{44}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *InfoResponse) GetCluster() string {
@@ -3434,7 +3511,7 @@ type WorkersRequest struct {
 
 func (x *WorkersRequest) Reset() {
 	*x = WorkersRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[45]
+	mi := &file_proto_apipb_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3446,7 +3523,7 @@ func (x *WorkersRequest) String() string {
 func (*WorkersRequest) ProtoMessage() {}
 
 func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[45]
+	mi := &file_proto_apipb_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3459,7 +3536,7 @@ func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersRequest.ProtoReflect.Descriptor instead.
 func (*WorkersRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{45}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WorkersRequest) GetStale() bool {
@@ -3479,7 +3556,7 @@ type WorkersResponse struct {
 
 func (x *WorkersResponse) Reset() {
 	*x = WorkersResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[46]
+	mi := &file_proto_apipb_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3568,7 @@ func (x *WorkersResponse) String() string {
 func (*WorkersResponse) ProtoMessage() {}
 
 func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[46]
+	mi := &file_proto_apipb_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3581,7 @@ func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersResponse.ProtoReflect.Descriptor instead.
 func (*WorkersResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{46}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WorkersResponse) GetWorkers() []*WorkerInfo {
@@ -3532,7 +3609,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[47]
+	mi := &file_proto_apipb_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3544,7 +3621,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[47]
+	mi := &file_proto_apipb_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3557,7 +3634,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{47}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WorkerInfo) GetWorker() *commandpb.Worker {
@@ -3591,7 +3668,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[48]
+	mi := &file_proto_apipb_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +3680,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[48]
+	mi := &file_proto_apipb_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3693,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{48}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -3641,7 +3718,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[49]
+	mi := &file_proto_apipb_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3653,7 +3730,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[49]
+	mi := &file_proto_apipb_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3666,7 +3743,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{49}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{50}
 }
 
 type PeersRequest struct {
@@ -3678,7 +3755,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[50]
+	mi := &file_proto_apipb_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +3767,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[50]
+	mi := &file_proto_apipb_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +3780,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{50}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PeersRequest) GetStale() bool {
@@ -3724,7 +3801,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[51]
+	mi := &file_proto_apipb_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3813,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[51]
+	mi := &file_proto_apipb_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3826,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{51}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PeersResponse) GetPeers() []*PeerInfo {
@@ -3790,7 +3867,7 @@ type PeerInfo struct {
 
 func (x *PeerInfo) Reset() {
 	*x = PeerInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[52]
+	mi := &file_proto_apipb_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3802,7 +3879,7 @@ func (x *PeerInfo) String() string {
 func (*PeerInfo) ProtoMessage() {}
 
 func (x *PeerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[52]
+	mi := &file_proto_apipb_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3815,7 +3892,7 @@ func (x *PeerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerInfo.ProtoReflect.Descriptor instead.
 func (*PeerInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{52}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PeerInfo) GetId() string {
@@ -3892,7 +3969,7 @@ type AddPeerRequest struct {
 
 func (x *AddPeerRequest) Reset() {
 	*x = AddPeerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[53]
+	mi := &file_proto_apipb_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3904,7 +3981,7 @@ func (x *AddPeerRequest) String() string {
 func (*AddPeerRequest) ProtoMessage() {}
 
 func (x *AddPeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[53]
+	mi := &file_proto_apipb_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3917,7 +3994,7 @@ func (x *AddPeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPeerRequest.ProtoReflect.Descriptor instead.
 func (*AddPeerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{53}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AddPeerRequest) GetId() string {
@@ -3949,7 +4026,7 @@ type AddPeerResponse struct {
 
 func (x *AddPeerResponse) Reset() {
 	*x = AddPeerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[54]
+	mi := &file_proto_apipb_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3961,7 +4038,7 @@ func (x *AddPeerResponse) String() string {
 func (*AddPeerResponse) ProtoMessage() {}
 
 func (x *AddPeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[54]
+	mi := &file_proto_apipb_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3974,7 +4051,7 @@ func (x *AddPeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPeerResponse.ProtoReflect.Descriptor instead.
 func (*AddPeerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{54}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{55}
 }
 
 type RemovePeerRequest struct {
@@ -3987,7 +4064,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[55]
+	mi := &file_proto_apipb_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3999,7 +4076,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[55]
+	mi := &file_proto_apipb_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4012,7 +4089,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{55}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -4037,7 +4114,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[56]
+	mi := &file_proto_apipb_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4049,7 +4126,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[56]
+	mi := &file_proto_apipb_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4062,7 +4139,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{56}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{57}
 }
 
 type TransferLeaderRequest struct {
@@ -4074,7 +4151,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[57]
+	mi := &file_proto_apipb_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4086,7 +4163,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[57]
+	mi := &file_proto_apipb_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4099,7 +4176,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{57}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -4118,7 +4195,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[58]
+	mi := &file_proto_apipb_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4130,7 +4207,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[58]
+	mi := &file_proto_apipb_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4143,7 +4220,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{58}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -4161,7 +4238,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[59]
+	mi := &file_proto_apipb_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4173,7 +4250,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[59]
+	mi := &file_proto_apipb_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4186,7 +4263,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{59}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{60}
 }
 
 type RestoreSnapshotRequest struct {
@@ -4198,7 +4275,7 @@ type RestoreSnapshotRequest struct {
 
 func (x *RestoreSnapshotRequest) Reset() {
 	*x = RestoreSnapshotRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[60]
+	mi := &file_proto_apipb_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4210,7 +4287,7 @@ func (x *RestoreSnapshotRequest) String() string {
 func (*RestoreSnapshotRequest) ProtoMessage() {}
 
 func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[60]
+	mi := &file_proto_apipb_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4223,7 +4300,7 @@ func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{60}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RestoreSnapshotRequest) GetData() []byte {
@@ -4242,7 +4319,7 @@ type RestoreSnapshotResponse struct {
 
 func (x *RestoreSnapshotResponse) Reset() {
 	*x = RestoreSnapshotResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[61]
+	mi := &file_proto_apipb_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4254,7 +4331,7 @@ func (x *RestoreSnapshotResponse) String() string {
 func (*RestoreSnapshotResponse) ProtoMessage() {}
 
 func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[61]
+	mi := &file_proto_apipb_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4267,7 +4344,7 @@ func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{61}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RestoreSnapshotResponse) GetIndex() uint64 {
@@ -4292,7 +4369,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[62]
+	mi := &file_proto_apipb_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4304,7 +4381,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[62]
+	mi := &file_proto_apipb_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4317,7 +4394,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{62}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *HelloRequest) GetId() string {
@@ -4386,7 +4463,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[63]
+	mi := &file_proto_apipb_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4398,7 +4475,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[63]
+	mi := &file_proto_apipb_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4411,7 +4488,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{63}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *HelloResponse) GetId() string {
@@ -4489,7 +4566,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[64]
+	mi := &file_proto_apipb_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4501,7 +4578,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[64]
+	mi := &file_proto_apipb_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4514,7 +4591,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{64}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *JoinRequest) GetId() string {
@@ -4554,7 +4631,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[65]
+	mi := &file_proto_apipb_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4566,7 +4643,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[65]
+	mi := &file_proto_apipb_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4579,7 +4656,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{65}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *JoinResponse) GetCluster() string {
@@ -4597,7 +4674,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[66]
+	mi := &file_proto_apipb_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4609,7 +4686,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[66]
+	mi := &file_proto_apipb_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4622,7 +4699,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{66}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{67}
 }
 
 type InventoryResponse struct {
@@ -4634,7 +4711,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[67]
+	mi := &file_proto_apipb_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4646,7 +4723,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[67]
+	mi := &file_proto_apipb_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4659,7 +4736,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{67}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *InventoryResponse) GetArtifacts() []string {
@@ -4678,7 +4755,7 @@ type ChainRequest struct {
 
 func (x *ChainRequest) Reset() {
 	*x = ChainRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[68]
+	mi := &file_proto_apipb_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4690,7 +4767,7 @@ func (x *ChainRequest) String() string {
 func (*ChainRequest) ProtoMessage() {}
 
 func (x *ChainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[68]
+	mi := &file_proto_apipb_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4703,7 +4780,7 @@ func (x *ChainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainRequest.ProtoReflect.Descriptor instead.
 func (*ChainRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{68}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ChainRequest) GetIndex() uint64 {
@@ -4724,7 +4801,7 @@ type ChainResponse struct {
 
 func (x *ChainResponse) Reset() {
 	*x = ChainResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[69]
+	mi := &file_proto_apipb_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +4813,7 @@ func (x *ChainResponse) String() string {
 func (*ChainResponse) ProtoMessage() {}
 
 func (x *ChainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[69]
+	mi := &file_proto_apipb_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +4826,7 @@ func (x *ChainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainResponse.ProtoReflect.Descriptor instead.
 func (*ChainResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{69}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ChainResponse) GetApplied() uint64 {
@@ -4967,7 +5044,15 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x16DeleteSavepointRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\"\x19\n" +
-	"\x17DeleteSavepointResponse\"@\n" +
+	"\x17DeleteSavepointResponse\"\x85\x01\n" +
+	"\x11ReadObjectRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x02 \x01(\x04R\n" +
+	"checkpoint\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04copy\x18\x04 \x01(\rR\x04copy\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x03R\x06offset\"@\n" +
 	"\rCancelRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1d\n" +
 	"\n" +
@@ -5164,7 +5249,7 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\rBLAME_NO_TIME\x10\t\x12\x0f\n" +
 	"\vBLAME_ENDED\x10\n" +
 	"\x12\x10\n" +
-	"\fBLAME_STORED\x10\v2\xb1\x06\n" +
+	"\fBLAME_STORED\x10\v2\xf3\x06\n" +
 	"\x04Jobs\x12?\n" +
 	"\x06Submit\x12\x19.sluice.api.SubmitRequest\x1a\x1a.sluice.api.SubmitResponse\x129\n" +
 	"\x04Plan\x12\x17.sluice.api.PlanRequest\x1a\x18.sluice.api.PlanResponse\x129\n" +
@@ -5178,7 +5263,9 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"Watermarks\x12\x1d.sluice.api.WatermarksRequest\x1a\x1e.sluice.api.WatermarksResponse\x12N\n" +
 	"\vCheckpoints\x12\x1e.sluice.api.CheckpointsRequest\x1a\x1f.sluice.api.CheckpointsResponse\x12H\n" +
 	"\tSavepoint\x12\x1c.sluice.api.SavepointRequest\x1a\x1d.sluice.api.SavepointResponse\x12Z\n" +
-	"\x0fDeleteSavepoint\x12\".sluice.api.DeleteSavepointRequest\x1a#.sluice.api.DeleteSavepointResponse2\xc1\x01\n" +
+	"\x0fDeleteSavepoint\x12\".sluice.api.DeleteSavepointRequest\x1a#.sluice.api.DeleteSavepointResponse\x12@\n" +
+	"\n" +
+	"ReadObject\x12\x1d.sluice.api.ReadObjectRequest\x1a\x11.sluice.api.Chunk0\x012\xc1\x01\n" +
 	"\tArtifacts\x12A\n" +
 	"\x06Upload\x12\x19.sluice.api.UploadRequest\x1a\x1a.sluice.api.UploadResponse(\x01\x129\n" +
 	"\x04Stat\x12\x17.sluice.api.StatRequest\x1a\x18.sluice.api.StatResponse\x126\n" +
@@ -5214,7 +5301,7 @@ func file_proto_apipb_api_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_apipb_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_apipb_api_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_proto_apipb_api_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_proto_apipb_api_proto_goTypes = []any{
 	(BlameCause)(0),                 // 0: sluice.api.BlameCause
 	(*ErrorDetail)(nil),             // 1: sluice.api.ErrorDetail
@@ -5242,194 +5329,197 @@ var file_proto_apipb_api_proto_goTypes = []any{
 	(*SavepointResponse)(nil),       // 23: sluice.api.SavepointResponse
 	(*DeleteSavepointRequest)(nil),  // 24: sluice.api.DeleteSavepointRequest
 	(*DeleteSavepointResponse)(nil), // 25: sluice.api.DeleteSavepointResponse
-	(*CancelRequest)(nil),           // 26: sluice.api.CancelRequest
-	(*CancelResponse)(nil),          // 27: sluice.api.CancelResponse
-	(*EventsRequest)(nil),           // 28: sluice.api.EventsRequest
-	(*LogsRequest)(nil),             // 29: sluice.api.LogsRequest
-	(*LogLine)(nil),                 // 30: sluice.api.LogLine
-	(*WatermarksRequest)(nil),       // 31: sluice.api.WatermarksRequest
-	(*WatermarksResponse)(nil),      // 32: sluice.api.WatermarksResponse
-	(*OperatorClock)(nil),           // 33: sluice.api.OperatorClock
-	(*SubtaskClock)(nil),            // 34: sluice.api.SubtaskClock
-	(*Blame)(nil),                   // 35: sluice.api.Blame
-	(*BlameStep)(nil),               // 36: sluice.api.BlameStep
-	(*UploadRequest)(nil),           // 37: sluice.api.UploadRequest
-	(*UploadHeader)(nil),            // 38: sluice.api.UploadHeader
-	(*UploadResponse)(nil),          // 39: sluice.api.UploadResponse
-	(*StatRequest)(nil),             // 40: sluice.api.StatRequest
-	(*StatResponse)(nil),            // 41: sluice.api.StatResponse
-	(*FetchRequest)(nil),            // 42: sluice.api.FetchRequest
-	(*Chunk)(nil),                   // 43: sluice.api.Chunk
-	(*InfoRequest)(nil),             // 44: sluice.api.InfoRequest
-	(*InfoResponse)(nil),            // 45: sluice.api.InfoResponse
-	(*WorkersRequest)(nil),          // 46: sluice.api.WorkersRequest
-	(*WorkersResponse)(nil),         // 47: sluice.api.WorkersResponse
-	(*WorkerInfo)(nil),              // 48: sluice.api.WorkerInfo
-	(*DrainWorkerRequest)(nil),      // 49: sluice.api.DrainWorkerRequest
-	(*DrainWorkerResponse)(nil),     // 50: sluice.api.DrainWorkerResponse
-	(*PeersRequest)(nil),            // 51: sluice.api.PeersRequest
-	(*PeersResponse)(nil),           // 52: sluice.api.PeersResponse
-	(*PeerInfo)(nil),                // 53: sluice.api.PeerInfo
-	(*AddPeerRequest)(nil),          // 54: sluice.api.AddPeerRequest
-	(*AddPeerResponse)(nil),         // 55: sluice.api.AddPeerResponse
-	(*RemovePeerRequest)(nil),       // 56: sluice.api.RemovePeerRequest
-	(*RemovePeerResponse)(nil),      // 57: sluice.api.RemovePeerResponse
-	(*TransferLeaderRequest)(nil),   // 58: sluice.api.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 59: sluice.api.TransferLeaderResponse
-	(*SaveSnapshotRequest)(nil),     // 60: sluice.api.SaveSnapshotRequest
-	(*RestoreSnapshotRequest)(nil),  // 61: sluice.api.RestoreSnapshotRequest
-	(*RestoreSnapshotResponse)(nil), // 62: sluice.api.RestoreSnapshotResponse
-	(*HelloRequest)(nil),            // 63: sluice.api.HelloRequest
-	(*HelloResponse)(nil),           // 64: sluice.api.HelloResponse
-	(*JoinRequest)(nil),             // 65: sluice.api.JoinRequest
-	(*JoinResponse)(nil),            // 66: sluice.api.JoinResponse
-	(*InventoryRequest)(nil),        // 67: sluice.api.InventoryRequest
-	(*InventoryResponse)(nil),       // 68: sluice.api.InventoryResponse
-	(*ChainRequest)(nil),            // 69: sluice.api.ChainRequest
-	(*ChainResponse)(nil),           // 70: sluice.api.ChainResponse
-	nil,                             // 71: sluice.api.StatusResponse.ParamsEntry
-	nil,                             // 72: sluice.api.StatusResponse.SettingsEntry
-	(*jobpb.JobSpec)(nil),           // 73: sluice.job.JobSpec
-	(*jobpb.Plan)(nil),              // 74: sluice.job.Plan
-	(*jobpb.Diagnostic)(nil),        // 75: sluice.job.Diagnostic
-	(jobpb.JobStatus)(0),            // 76: sluice.job.JobStatus
-	(*jobpb.Failure)(nil),           // 77: sluice.job.Failure
-	(jobpb.SubtaskState)(0),         // 78: sluice.job.SubtaskState
-	(*jobpb.Counters)(nil),          // 79: sluice.job.Counters
-	(jobpb.RegionStatus)(0),         // 80: sluice.job.RegionStatus
-	(jobpb.Partitioner)(0),          // 81: sluice.job.Partitioner
-	(jobpb.ExchangeKind)(0),         // 82: sluice.job.ExchangeKind
-	(jobpb.Guarantee)(0),            // 83: sluice.job.Guarantee
-	(*jobpb.CheckpointStart)(nil),   // 84: sluice.job.CheckpointStart
-	(*jobpb.CheckpointRecord)(nil),  // 85: sluice.job.CheckpointRecord
-	(jobpb.CheckpointKind)(0),       // 86: sluice.job.CheckpointKind
-	(*jobpb.Object)(nil),            // 87: sluice.job.Object
-	(taskpb.ClockState)(0),          // 88: sluice.task.ClockState
-	(*taskpb.Clock)(nil),            // 89: sluice.task.Clock
-	(*taskpb.SplitClock)(nil),       // 90: sluice.task.SplitClock
-	(*commandpb.Worker)(nil),        // 91: sluice.command.Worker
-	(*jobpb.Event)(nil),             // 92: sluice.job.Event
+	(*ReadObjectRequest)(nil),       // 26: sluice.api.ReadObjectRequest
+	(*CancelRequest)(nil),           // 27: sluice.api.CancelRequest
+	(*CancelResponse)(nil),          // 28: sluice.api.CancelResponse
+	(*EventsRequest)(nil),           // 29: sluice.api.EventsRequest
+	(*LogsRequest)(nil),             // 30: sluice.api.LogsRequest
+	(*LogLine)(nil),                 // 31: sluice.api.LogLine
+	(*WatermarksRequest)(nil),       // 32: sluice.api.WatermarksRequest
+	(*WatermarksResponse)(nil),      // 33: sluice.api.WatermarksResponse
+	(*OperatorClock)(nil),           // 34: sluice.api.OperatorClock
+	(*SubtaskClock)(nil),            // 35: sluice.api.SubtaskClock
+	(*Blame)(nil),                   // 36: sluice.api.Blame
+	(*BlameStep)(nil),               // 37: sluice.api.BlameStep
+	(*UploadRequest)(nil),           // 38: sluice.api.UploadRequest
+	(*UploadHeader)(nil),            // 39: sluice.api.UploadHeader
+	(*UploadResponse)(nil),          // 40: sluice.api.UploadResponse
+	(*StatRequest)(nil),             // 41: sluice.api.StatRequest
+	(*StatResponse)(nil),            // 42: sluice.api.StatResponse
+	(*FetchRequest)(nil),            // 43: sluice.api.FetchRequest
+	(*Chunk)(nil),                   // 44: sluice.api.Chunk
+	(*InfoRequest)(nil),             // 45: sluice.api.InfoRequest
+	(*InfoResponse)(nil),            // 46: sluice.api.InfoResponse
+	(*WorkersRequest)(nil),          // 47: sluice.api.WorkersRequest
+	(*WorkersResponse)(nil),         // 48: sluice.api.WorkersResponse
+	(*WorkerInfo)(nil),              // 49: sluice.api.WorkerInfo
+	(*DrainWorkerRequest)(nil),      // 50: sluice.api.DrainWorkerRequest
+	(*DrainWorkerResponse)(nil),     // 51: sluice.api.DrainWorkerResponse
+	(*PeersRequest)(nil),            // 52: sluice.api.PeersRequest
+	(*PeersResponse)(nil),           // 53: sluice.api.PeersResponse
+	(*PeerInfo)(nil),                // 54: sluice.api.PeerInfo
+	(*AddPeerRequest)(nil),          // 55: sluice.api.AddPeerRequest
+	(*AddPeerResponse)(nil),         // 56: sluice.api.AddPeerResponse
+	(*RemovePeerRequest)(nil),       // 57: sluice.api.RemovePeerRequest
+	(*RemovePeerResponse)(nil),      // 58: sluice.api.RemovePeerResponse
+	(*TransferLeaderRequest)(nil),   // 59: sluice.api.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 60: sluice.api.TransferLeaderResponse
+	(*SaveSnapshotRequest)(nil),     // 61: sluice.api.SaveSnapshotRequest
+	(*RestoreSnapshotRequest)(nil),  // 62: sluice.api.RestoreSnapshotRequest
+	(*RestoreSnapshotResponse)(nil), // 63: sluice.api.RestoreSnapshotResponse
+	(*HelloRequest)(nil),            // 64: sluice.api.HelloRequest
+	(*HelloResponse)(nil),           // 65: sluice.api.HelloResponse
+	(*JoinRequest)(nil),             // 66: sluice.api.JoinRequest
+	(*JoinResponse)(nil),            // 67: sluice.api.JoinResponse
+	(*InventoryRequest)(nil),        // 68: sluice.api.InventoryRequest
+	(*InventoryResponse)(nil),       // 69: sluice.api.InventoryResponse
+	(*ChainRequest)(nil),            // 70: sluice.api.ChainRequest
+	(*ChainResponse)(nil),           // 71: sluice.api.ChainResponse
+	nil,                             // 72: sluice.api.StatusResponse.ParamsEntry
+	nil,                             // 73: sluice.api.StatusResponse.SettingsEntry
+	(*jobpb.JobSpec)(nil),           // 74: sluice.job.JobSpec
+	(*jobpb.Plan)(nil),              // 75: sluice.job.Plan
+	(*jobpb.Diagnostic)(nil),        // 76: sluice.job.Diagnostic
+	(jobpb.JobStatus)(0),            // 77: sluice.job.JobStatus
+	(*jobpb.Failure)(nil),           // 78: sluice.job.Failure
+	(jobpb.SubtaskState)(0),         // 79: sluice.job.SubtaskState
+	(*jobpb.Counters)(nil),          // 80: sluice.job.Counters
+	(jobpb.RegionStatus)(0),         // 81: sluice.job.RegionStatus
+	(jobpb.Partitioner)(0),          // 82: sluice.job.Partitioner
+	(jobpb.ExchangeKind)(0),         // 83: sluice.job.ExchangeKind
+	(jobpb.Guarantee)(0),            // 84: sluice.job.Guarantee
+	(*jobpb.CheckpointStart)(nil),   // 85: sluice.job.CheckpointStart
+	(*jobpb.CheckpointRecord)(nil),  // 86: sluice.job.CheckpointRecord
+	(jobpb.CheckpointKind)(0),       // 87: sluice.job.CheckpointKind
+	(*jobpb.Object)(nil),            // 88: sluice.job.Object
+	(taskpb.ClockState)(0),          // 89: sluice.task.ClockState
+	(*taskpb.Clock)(nil),            // 90: sluice.task.Clock
+	(*taskpb.SplitClock)(nil),       // 91: sluice.task.SplitClock
+	(*commandpb.Worker)(nil),        // 92: sluice.command.Worker
+	(*jobpb.Event)(nil),             // 93: sluice.job.Event
 }
 var file_proto_apipb_api_proto_depIdxs = []int32{
-	73, // 0: sluice.api.SubmitRequest.spec:type_name -> sluice.job.JobSpec
-	73, // 1: sluice.api.PlanRequest.spec:type_name -> sluice.job.JobSpec
-	74, // 2: sluice.api.PlanResponse.plan:type_name -> sluice.job.Plan
-	75, // 3: sluice.api.PlanResponse.errors:type_name -> sluice.job.Diagnostic
+	74, // 0: sluice.api.SubmitRequest.spec:type_name -> sluice.job.JobSpec
+	74, // 1: sluice.api.PlanRequest.spec:type_name -> sluice.job.JobSpec
+	75, // 2: sluice.api.PlanResponse.plan:type_name -> sluice.job.Plan
+	76, // 3: sluice.api.PlanResponse.errors:type_name -> sluice.job.Diagnostic
 	16, // 4: sluice.api.PlanResponse.edges:type_name -> sluice.api.EdgeInfo
 	14, // 5: sluice.api.PlanResponse.regions:type_name -> sluice.api.RegionInfo
-	76, // 6: sluice.api.ListRequest.status:type_name -> sluice.job.JobStatus
+	77, // 6: sluice.api.ListRequest.status:type_name -> sluice.job.JobStatus
 	8,  // 7: sluice.api.ListResponse.jobs:type_name -> sluice.api.JobSummary
 	9,  // 8: sluice.api.ListResponse.read:type_name -> sluice.api.ReadInfo
-	76, // 9: sluice.api.JobSummary.status:type_name -> sluice.job.JobStatus
-	76, // 10: sluice.api.WaitRequest.until:type_name -> sluice.job.JobStatus
-	76, // 11: sluice.api.StatusResponse.status:type_name -> sluice.job.JobStatus
+	77, // 9: sluice.api.JobSummary.status:type_name -> sluice.job.JobStatus
+	77, // 10: sluice.api.WaitRequest.until:type_name -> sluice.job.JobStatus
+	77, // 11: sluice.api.StatusResponse.status:type_name -> sluice.job.JobStatus
 	13, // 12: sluice.api.StatusResponse.subtasks:type_name -> sluice.api.SubtaskStatus
 	14, // 13: sluice.api.StatusResponse.regions:type_name -> sluice.api.RegionInfo
 	16, // 14: sluice.api.StatusResponse.edges:type_name -> sluice.api.EdgeInfo
-	77, // 15: sluice.api.StatusResponse.failure:type_name -> sluice.job.Failure
-	77, // 16: sluice.api.StatusResponse.failures:type_name -> sluice.job.Failure
+	78, // 15: sluice.api.StatusResponse.failure:type_name -> sluice.job.Failure
+	78, // 16: sluice.api.StatusResponse.failures:type_name -> sluice.job.Failure
 	18, // 17: sluice.api.StatusResponse.sinks:type_name -> sluice.api.SinkInfo
-	75, // 18: sluice.api.StatusResponse.warnings:type_name -> sluice.job.Diagnostic
-	71, // 19: sluice.api.StatusResponse.params:type_name -> sluice.api.StatusResponse.ParamsEntry
-	72, // 20: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
+	76, // 18: sluice.api.StatusResponse.warnings:type_name -> sluice.job.Diagnostic
+	72, // 19: sluice.api.StatusResponse.params:type_name -> sluice.api.StatusResponse.ParamsEntry
+	73, // 20: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
 	9,  // 21: sluice.api.StatusResponse.read:type_name -> sluice.api.ReadInfo
-	78, // 22: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
-	79, // 23: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
-	80, // 24: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
+	79, // 22: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
+	80, // 23: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
+	81, // 24: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
 	15, // 25: sluice.api.RegionInfo.after:type_name -> sluice.api.RegionRange
-	81, // 26: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
-	82, // 27: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
+	82, // 26: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
+	83, // 27: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
 	17, // 28: sluice.api.EdgeInfo.result:type_name -> sluice.api.ResultInfo
-	83, // 29: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
-	76, // 30: sluice.api.CheckpointsResponse.status:type_name -> sluice.job.JobStatus
+	84, // 29: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
+	77, // 30: sluice.api.CheckpointsResponse.status:type_name -> sluice.job.JobStatus
 	21, // 31: sluice.api.CheckpointsResponse.kept:type_name -> sluice.api.CheckpointInfo
-	84, // 32: sluice.api.CheckpointsResponse.under_way:type_name -> sluice.job.CheckpointStart
-	85, // 33: sluice.api.CheckpointsResponse.history:type_name -> sluice.job.CheckpointRecord
+	85, // 32: sluice.api.CheckpointsResponse.under_way:type_name -> sluice.job.CheckpointStart
+	86, // 33: sluice.api.CheckpointsResponse.history:type_name -> sluice.job.CheckpointRecord
 	9,  // 34: sluice.api.CheckpointsResponse.read:type_name -> sluice.api.ReadInfo
-	86, // 35: sluice.api.CheckpointInfo.kind:type_name -> sluice.job.CheckpointKind
-	87, // 36: sluice.api.CheckpointInfo.manifest:type_name -> sluice.job.Object
-	86, // 37: sluice.api.SavepointRequest.kind:type_name -> sluice.job.CheckpointKind
+	87, // 35: sluice.api.CheckpointInfo.kind:type_name -> sluice.job.CheckpointKind
+	88, // 36: sluice.api.CheckpointInfo.manifest:type_name -> sluice.job.Object
+	87, // 37: sluice.api.SavepointRequest.kind:type_name -> sluice.job.CheckpointKind
 	21, // 38: sluice.api.SavepointResponse.savepoint:type_name -> sluice.api.CheckpointInfo
-	76, // 39: sluice.api.SavepointResponse.status:type_name -> sluice.job.JobStatus
-	76, // 40: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
-	76, // 41: sluice.api.WatermarksResponse.status:type_name -> sluice.job.JobStatus
-	33, // 42: sluice.api.WatermarksResponse.operators:type_name -> sluice.api.OperatorClock
-	35, // 43: sluice.api.WatermarksResponse.blames:type_name -> sluice.api.Blame
+	77, // 39: sluice.api.SavepointResponse.status:type_name -> sluice.job.JobStatus
+	77, // 40: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
+	77, // 41: sluice.api.WatermarksResponse.status:type_name -> sluice.job.JobStatus
+	34, // 42: sluice.api.WatermarksResponse.operators:type_name -> sluice.api.OperatorClock
+	36, // 43: sluice.api.WatermarksResponse.blames:type_name -> sluice.api.Blame
 	9,  // 44: sluice.api.WatermarksResponse.read:type_name -> sluice.api.ReadInfo
-	88, // 45: sluice.api.OperatorClock.state:type_name -> sluice.task.ClockState
-	34, // 46: sluice.api.OperatorClock.subtasks:type_name -> sluice.api.SubtaskClock
-	78, // 47: sluice.api.SubtaskClock.state:type_name -> sluice.job.SubtaskState
-	89, // 48: sluice.api.SubtaskClock.clock:type_name -> sluice.task.Clock
-	36, // 49: sluice.api.Blame.steps:type_name -> sluice.api.BlameStep
+	89, // 45: sluice.api.OperatorClock.state:type_name -> sluice.task.ClockState
+	35, // 46: sluice.api.OperatorClock.subtasks:type_name -> sluice.api.SubtaskClock
+	79, // 47: sluice.api.SubtaskClock.state:type_name -> sluice.job.SubtaskState
+	90, // 48: sluice.api.SubtaskClock.clock:type_name -> sluice.task.Clock
+	37, // 49: sluice.api.Blame.steps:type_name -> sluice.api.BlameStep
 	0,  // 50: sluice.api.Blame.cause:type_name -> sluice.api.BlameCause
-	90, // 51: sluice.api.Blame.split:type_name -> sluice.task.SplitClock
-	78, // 52: sluice.api.Blame.state:type_name -> sluice.job.SubtaskState
-	38, // 53: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
-	48, // 54: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
+	91, // 51: sluice.api.Blame.split:type_name -> sluice.task.SplitClock
+	79, // 52: sluice.api.Blame.state:type_name -> sluice.job.SubtaskState
+	39, // 53: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
+	49, // 54: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
 	9,  // 55: sluice.api.WorkersResponse.read:type_name -> sluice.api.ReadInfo
-	91, // 56: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
-	53, // 57: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
+	92, // 56: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
+	54, // 57: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
 	9,  // 58: sluice.api.PeersResponse.read:type_name -> sluice.api.ReadInfo
 	2,  // 59: sluice.api.Jobs.Submit:input_type -> sluice.api.SubmitRequest
 	4,  // 60: sluice.api.Jobs.Plan:input_type -> sluice.api.PlanRequest
 	6,  // 61: sluice.api.Jobs.List:input_type -> sluice.api.ListRequest
 	10, // 62: sluice.api.Jobs.Status:input_type -> sluice.api.StatusRequest
 	11, // 63: sluice.api.Jobs.Wait:input_type -> sluice.api.WaitRequest
-	26, // 64: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
-	28, // 65: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
-	29, // 66: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
-	31, // 67: sluice.api.Jobs.Watermarks:input_type -> sluice.api.WatermarksRequest
+	27, // 64: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
+	29, // 65: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
+	30, // 66: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
+	32, // 67: sluice.api.Jobs.Watermarks:input_type -> sluice.api.WatermarksRequest
 	19, // 68: sluice.api.Jobs.Checkpoints:input_type -> sluice.api.CheckpointsRequest
 	22, // 69: sluice.api.Jobs.Savepoint:input_type -> sluice.api.SavepointRequest
 	24, // 70: sluice.api.Jobs.DeleteSavepoint:input_type -> sluice.api.DeleteSavepointRequest
-	37, // 71: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
-	40, // 72: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
-	42, // 73: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
-	44, // 74: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
-	46, // 75: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
-	49, // 76: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
-	51, // 77: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
-	54, // 78: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
-	56, // 79: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
-	58, // 80: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
-	60, // 81: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
-	61, // 82: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
-	63, // 83: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
-	65, // 84: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
-	37, // 85: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
-	67, // 86: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
-	69, // 87: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
-	3,  // 88: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
-	5,  // 89: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
-	7,  // 90: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
-	12, // 91: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
-	12, // 92: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
-	27, // 93: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
-	92, // 94: sluice.api.Jobs.Events:output_type -> sluice.job.Event
-	30, // 95: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
-	32, // 96: sluice.api.Jobs.Watermarks:output_type -> sluice.api.WatermarksResponse
-	20, // 97: sluice.api.Jobs.Checkpoints:output_type -> sluice.api.CheckpointsResponse
-	23, // 98: sluice.api.Jobs.Savepoint:output_type -> sluice.api.SavepointResponse
-	25, // 99: sluice.api.Jobs.DeleteSavepoint:output_type -> sluice.api.DeleteSavepointResponse
-	39, // 100: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
-	41, // 101: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
-	43, // 102: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
-	45, // 103: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
-	47, // 104: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
-	50, // 105: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
-	52, // 106: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
-	55, // 107: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
-	57, // 108: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
-	59, // 109: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
-	43, // 110: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
-	62, // 111: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
-	64, // 112: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
-	66, // 113: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
-	39, // 114: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
-	68, // 115: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
-	70, // 116: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
-	88, // [88:117] is the sub-list for method output_type
-	59, // [59:88] is the sub-list for method input_type
+	26, // 71: sluice.api.Jobs.ReadObject:input_type -> sluice.api.ReadObjectRequest
+	38, // 72: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
+	41, // 73: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
+	43, // 74: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
+	45, // 75: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
+	47, // 76: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
+	50, // 77: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
+	52, // 78: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
+	55, // 79: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
+	57, // 80: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
+	59, // 81: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
+	61, // 82: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
+	62, // 83: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
+	64, // 84: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
+	66, // 85: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
+	38, // 86: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
+	68, // 87: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
+	70, // 88: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
+	3,  // 89: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
+	5,  // 90: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
+	7,  // 91: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
+	12, // 92: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
+	12, // 93: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
+	28, // 94: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
+	93, // 95: sluice.api.Jobs.Events:output_type -> sluice.job.Event
+	31, // 96: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
+	33, // 97: sluice.api.Jobs.Watermarks:output_type -> sluice.api.WatermarksResponse
+	20, // 98: sluice.api.Jobs.Checkpoints:output_type -> sluice.api.CheckpointsResponse
+	23, // 99: sluice.api.Jobs.Savepoint:output_type -> sluice.api.SavepointResponse
+	25, // 100: sluice.api.Jobs.DeleteSavepoint:output_type -> sluice.api.DeleteSavepointResponse
+	44, // 101: sluice.api.Jobs.ReadObject:output_type -> sluice.api.Chunk
+	40, // 102: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
+	42, // 103: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
+	44, // 104: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
+	46, // 105: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
+	48, // 106: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
+	51, // 107: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
+	53, // 108: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
+	56, // 109: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
+	58, // 110: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
+	60, // 111: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
+	44, // 112: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
+	63, // 113: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
+	65, // 114: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
+	67, // 115: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
+	40, // 116: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
+	69, // 117: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
+	71, // 118: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
+	89, // [89:119] is the sub-list for method output_type
+	59, // [59:89] is the sub-list for method input_type
 	59, // [59:59] is the sub-list for extension type_name
 	59, // [59:59] is the sub-list for extension extendee
 	0,  // [0:59] is the sub-list for field type_name
@@ -5444,7 +5534,7 @@ func file_proto_apipb_api_proto_init() {
 		(*PlanRequest_Spec)(nil),
 		(*PlanRequest_Job)(nil),
 	}
-	file_proto_apipb_api_proto_msgTypes[36].OneofWrappers = []any{
+	file_proto_apipb_api_proto_msgTypes[37].OneofWrappers = []any{
 		(*UploadRequest_Header)(nil),
 		(*UploadRequest_Data)(nil),
 	}
@@ -5454,7 +5544,7 @@ func file_proto_apipb_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_apipb_api_proto_rawDesc), len(file_proto_apipb_api_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   72,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

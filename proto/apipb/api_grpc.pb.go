@@ -35,6 +35,7 @@ const (
 	Jobs_Checkpoints_FullMethodName     = "/sluice.api.Jobs/Checkpoints"
 	Jobs_Savepoint_FullMethodName       = "/sluice.api.Jobs/Savepoint"
 	Jobs_DeleteSavepoint_FullMethodName = "/sluice.api.Jobs/DeleteSavepoint"
+	Jobs_ReadObject_FullMethodName      = "/sluice.api.Jobs/ReadObject"
 )
 
 // JobsClient is the client API for Jobs service.
@@ -60,6 +61,9 @@ type JobsClient interface {
 	Savepoint(ctx context.Context, in *SavepointRequest, opts ...grpc.CallOption) (*SavepointResponse, error)
 	// DeleteSavepoint gives a savepoint up. Its objects are deleted unless something else needs them.
 	DeleteSavepoint(ctx context.Context, in *DeleteSavepointRequest, opts ...grpc.CallOption) (*DeleteSavepointResponse, error)
+	// ReadObject reads the manifest of a checkpoint that is kept, or an object that it names, from wherever it is. What arrives is to be
+	// compared with the digest.
+	ReadObject(ctx context.Context, in *ReadObjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error)
 }
 
 type jobsClient struct {
@@ -208,6 +212,25 @@ func (c *jobsClient) DeleteSavepoint(ctx context.Context, in *DeleteSavepointReq
 	return out, nil
 }
 
+func (c *jobsClient) ReadObject(ctx context.Context, in *ReadObjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[2], Jobs_ReadObject_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadObjectRequest, Chunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Jobs_ReadObjectClient = grpc.ServerStreamingClient[Chunk]
+
 // JobsServer is the server API for Jobs service.
 // All implementations must embed UnimplementedJobsServer
 // for forward compatibility.
@@ -231,6 +254,9 @@ type JobsServer interface {
 	Savepoint(context.Context, *SavepointRequest) (*SavepointResponse, error)
 	// DeleteSavepoint gives a savepoint up. Its objects are deleted unless something else needs them.
 	DeleteSavepoint(context.Context, *DeleteSavepointRequest) (*DeleteSavepointResponse, error)
+	// ReadObject reads the manifest of a checkpoint that is kept, or an object that it names, from wherever it is. What arrives is to be
+	// compared with the digest.
+	ReadObject(*ReadObjectRequest, grpc.ServerStreamingServer[Chunk]) error
 	mustEmbedUnimplementedJobsServer()
 }
 
@@ -276,6 +302,9 @@ func (UnimplementedJobsServer) Savepoint(context.Context, *SavepointRequest) (*S
 }
 func (UnimplementedJobsServer) DeleteSavepoint(context.Context, *DeleteSavepointRequest) (*DeleteSavepointResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteSavepoint not implemented")
+}
+func (UnimplementedJobsServer) ReadObject(*ReadObjectRequest, grpc.ServerStreamingServer[Chunk]) error {
+	return status.Error(codes.Unimplemented, "method ReadObject not implemented")
 }
 func (UnimplementedJobsServer) mustEmbedUnimplementedJobsServer() {}
 func (UnimplementedJobsServer) testEmbeddedByValue()              {}
@@ -500,6 +529,17 @@ func _Jobs_DeleteSavepoint_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_ReadObject_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadObjectRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(JobsServer).ReadObject(m, &grpc.GenericServerStream[ReadObjectRequest, Chunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Jobs_ReadObjectServer = grpc.ServerStreamingServer[Chunk]
+
 // Jobs_ServiceDesc is the grpc.ServiceDesc for Jobs service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -557,6 +597,11 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Logs",
 			Handler:       _Jobs_Logs_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadObject",
+			Handler:       _Jobs_ReadObject_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -292,15 +292,13 @@ func TestAnExportedSavepointIsHeldToItsRecord(t *testing.T) {
 	m := checkpoint(t, 5, savepoint, []*fs.Store{sa}, []*fs.Store{sa})
 	export := func() string {
 		dir := filepath.Join(t.TempDir(), "out")
-		_, err := bundle.Write(t.Context(), vfs.OS{}, dir, m, func(ctx context.Context, o *jobpb.Object) (io.ReadCloser, error) {
+		_, err := bundle.Write(t.Context(), vfs.OS{}, dir, m, func(ctx context.Context, o *jobpb.Object, _ int, to io.Writer) error {
 			r, err := sa.Open(ctx, snapshot.Name(o.Name))
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return struct {
-				io.Reader
-				io.Closer
-			}{io.NewSectionReader(r, 0, r.Size()), r}, nil
+			_, err = io.Copy(to, io.NewSectionReader(r, 0, r.Size()))
+			return errors.Join(err, r.Close())
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ func origin(t *testing.T) (*mem.Store, *jobpb.Object) {
 		Subtasks: []*snapshotpb.SubtaskState{{Status: snapshotpb.SubtaskStatus_RUNNING}},
 	}
 	for n, name := range []snapshot.Name{snapshot.Segment("clicks-3", 1, 2, 9, 0), snapshot.Segment("clicks-7", 2, 5, 12, 0)} { // the first is of the job that it began with
-		data := bytes.Repeat([]byte{byte(n)}, 100_000)
+		data := bytes.Repeat([]byte{byte(n + 1)}, 100_000)
 		o, err := s.Put(t.Context(), name, int64(len(data)), bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
@@ -50,15 +50,27 @@ func origin(t *testing.T) (*mem.Store, *jobpb.Object) {
 }
 
 func from(s snapshot.Store) Source {
-	return func(ctx context.Context, o *jobpb.Object) (io.ReadCloser, error) {
+	return func(ctx context.Context, o *jobpb.Object, copy int, to io.Writer) error {
+		if copy > 0 {
+			return ErrNoCopy
+		}
 		r, err := s.Open(ctx, snapshot.Name(o.Name))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return struct {
-			io.Reader
-			io.Closer
-		}{io.NewSectionReader(r, 0, r.Size()), r}, nil
+		_, err = io.Copy(to, io.NewSectionReader(r, 0, r.Size()))
+		return errors.Join(err, r.Close())
+	}
+}
+
+// zeros is a source of copies that have n bytes too many each, all of them zero.
+func zeros(n int64, copies int) Source {
+	return func(_ context.Context, o *jobpb.Object, copy int, to io.Writer) error {
+		if copy >= copies {
+			return ErrNoCopy
+		}
+		_, err := to.Write(make([]byte, o.Size+n))
+		return err
 	}
 }
 
@@ -105,18 +117,7 @@ func TestADirectoryHasEverythingAndCanBeMoved(t *testing.T) {
 // TestWhatCannotBeFinishedLeavesNothing: whatever breaks, there is no directory of that name, and nothing beside it.
 func TestWhatCannotBeFinishedLeavesNothing(t *testing.T) {
 	s, m := origin(t)
-	for what, source := range map[string]Source{
-		"other bytes": func(ctx context.Context, o *jobpb.Object) (io.ReadCloser, error) {
-			return io.NopCloser(bytes.NewReader(make([]byte, o.Size))), nil
-		},
-		"too few": func(ctx context.Context, o *jobpb.Object) (io.ReadCloser, error) {
-			r, err := from(s)(ctx, o)
-			return struct {
-				io.Reader
-				io.Closer
-			}{io.LimitReader(r, o.Size-1), r}, err
-		},
-	} {
+	for what, source := range map[string]Source{"other bytes": zeros(0, 3), "too few": zeros(-1, 1), "too many": zeros(1, 2)} {
 		fsys := vfs.NewMem()
 		if _, err := Write(t.Context(), fsys, "out", m, source); !errors.Is(err, snapshot.ErrDamaged) {
 			t.Errorf("%s: %v", what, err)
@@ -158,6 +159,21 @@ func nothing(t *testing.T, what string, fsys vfs.FS) {
 	}
 	for _, e := range list {
 		t.Errorf("%s: %s is left", what, e.Name())
+	}
+}
+
+// TestAnotherCopyIsReadForOneThatIsDamaged: the damage of copies costs nothing while one is sound.
+func TestAnotherCopyIsReadForOneThatIsDamaged(t *testing.T) {
+	s, m := origin(t)
+	asked := 0
+	source := func(ctx context.Context, o *jobpb.Object, copy int, to io.Writer) error {
+		if asked++; copy < 2 {
+			return zeros(int64(-copy), 2)(ctx, o, copy, to)
+		}
+		return from(s)(ctx, o, 0, to)
+	}
+	if r, err := Write(t.Context(), vfs.NewMem(), "out", m, source); err != nil || r.Objects != 2 || asked != 9 {
+		t.Errorf("%+v, %v, %d copies were asked for", r, err, asked)
 	}
 }
 

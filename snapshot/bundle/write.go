@@ -3,8 +3,10 @@ package bundle
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	iofs "io/fs"
 	"os"
@@ -21,8 +23,12 @@ import (
 // ErrTaken is the error of a directory that is there already: it is not touched.
 var ErrTaken = errors.New("it is there already")
 
-// Source opens an object for reading from its first byte to its last. What it reads need not be trusted.
-type Source func(ctx context.Context, o *jobpb.Object) (io.ReadCloser, error)
+// Source writes an object to to, from its first byte to its last. What it writes need not be trusted: if it is damaged, the next copy is
+// asked for. Copy 0 is whichever is nearest, 1 and on are all there are; behind the last one it is ErrNoCopy, with nothing written.
+type Source func(ctx context.Context, o *jobpb.Object, copy int, to io.Writer) error
+
+// ErrNoCopy is the error of a Source that has no such copy.
+var ErrNoCopy = errors.New("there is no other copy")
 
 // Write makes dir from a manifest and what that names. Every object is compared with its digest on its way. After an error there
 // is no dir, and of the objects nothing is left but what cannot be removed, under dir's name with the process number and .tmp.
@@ -96,24 +102,63 @@ func (w *writer) manifest(ctx context.Context, o *jobpb.Object) (*snapshotpb.Man
 	return snapshot.ReadManifest(ctx, snapshot.Shared(w.store), &jobpb.StoredObject{Object: o}, nil)
 }
 
-func (w *writer) copy(ctx context.Context, o *jobpb.Object) (err error) {
+// copy copies an object from the first copy that is what it should be.
+func (w *writer) copy(ctx context.Context, o *jobpb.Object) error {
 	if err := snapshot.CheckObject(o); err != nil {
 		return err
 	}
-	r, err := w.from(ctx, o)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", o.Name, err)
+	var errs []error
+	for n := 0; ; n++ {
+		err := w.take(ctx, o, n)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, ErrNoCopy) && len(errs) > 0 {
+			return errors.Join(errs...)
+		}
+		if errs = append(errs, fmt.Errorf("copy %s: %w", o.Name, err)); !errors.Is(err, snapshot.ErrDamaged) {
+			return errors.Join(errs...)
+		}
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	got, err := w.store.Put(ctx, snapshot.Name(o.Name), o.Size, r)
-	if errors.Is(err, snapshot.ErrLength) {
-		return &snapshot.DamagedError{Name: snapshot.Name(o.Name), Cause: err}
+}
+
+// take stores one copy if it is the object.
+func (w *writer) take(ctx context.Context, o *jobpb.Object, n int) error {
+	damaged := func(format string, args ...any) error {
+		return &snapshot.DamagedError{Name: snapshot.Name(o.Name), Cause: fmt.Errorf(format, args...)}
 	}
+	d, err := w.store.Draft(ctx, snapshot.Name(o.Name))
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(got.Digest, o.Digest) {
-		return &snapshot.DamagedError{Name: snapshot.Name(o.Name), Cause: fmt.Errorf("digest %x instead of %x", got.Digest, o.Digest)}
+	defer d.Abort()
+	to := &exactly{Draft: d, sum: sha256.New(), left: o.Size}
+	if err := w.from(ctx, o, n, to); errors.Is(err, snapshot.ErrLength) {
+		return damaged("%w", err)
+	} else if err != nil {
+		return err
 	}
-	return nil
+	if to.left > 0 {
+		return damaged("%w: %d of %d bytes", snapshot.ErrLength, o.Size-to.left, o.Size)
+	}
+	if digest := to.sum.Sum(nil); !bytes.Equal(digest, o.Digest) {
+		return damaged("digest %x instead of %x", digest, o.Digest)
+	}
+	_, err = d.Commit(ctx)
+	return err
+}
+
+// exactly takes no more bytes than an object has.
+type exactly struct {
+	snapshot.Draft
+	sum  hash.Hash
+	left int64
+}
+
+func (x *exactly) Write(p []byte) (int, error) {
+	if x.left -= int64(len(p)); x.left < 0 {
+		return 0, fmt.Errorf("%w: %d bytes too many", snapshot.ErrLength, -x.left)
+	}
+	x.sum.Write(p)
+	return x.Draft.Write(p)
 }
