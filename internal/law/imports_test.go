@@ -80,6 +80,8 @@ var table = []rule{
 	{room: []string{"shuffle", "shuffle/..."}, project: join(leaves, []string{"flow/element", "flow/codec", "proto/..."}),
 		external: []string{protobuf, grpc, hclog, compress, sys},
 		why:      "the exchange moves typed batches and knows neither who produces them nor on whose behalf: never worker"},
+	{room: []string{"snapshot/blob", "snapshot/blob/..."}, project: []string{"snapshot", "snapshot/storetest", "proto/jobpb"}, external: []string{"gocloud.dev", "github.com/johannesboyne/gofakes3"},
+		why: "the libraries of clouds stand in a module of their own and reach nobody who does not ask for them"},
 	{room: []string{"snapshot", "snapshot/..."}, project: join(leaves, []string{"proto/..."}), external: []string{protobuf, grpc, hclog, compress},
 		why: "chunks are bytes with names and digests; what is in them is the state's business"},
 	{room: []string{"worker/state", "worker/state/..."}, project: []string{"flow/codec", "flow/element", "snapshot", "snapshot/...", "internal/vfs", "internal/run", "internal/failpoint"},
