@@ -877,33 +877,37 @@ func (x *WaitRequest) GetUntil() []jobpb.JobStatus {
 
 // StatusResponse is the stable JSON of `status -o json`.
 type StatusResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Status        jobpb.JobStatus        `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.JobStatus" json:"status,omitempty"`
-	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Fingerprint   string                 `protobuf:"bytes,6,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	Subtasks      []*SubtaskStatus       `protobuf:"bytes,7,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
-	Regions       []*RegionInfo          `protobuf:"bytes,8,rep,name=regions,proto3" json:"regions,omitempty"`
-	Edges         []*EdgeInfo            `protobuf:"bytes,9,rep,name=edges,proto3" json:"edges,omitempty"`
-	Failure       *jobpb.Failure         `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
-	Failures      []*jobpb.Failure       `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
-	Restarts      int32                  `protobuf:"varint,12,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	Losses        int32                  `protobuf:"varint,13,opt,name=losses,proto3" json:"losses,omitempty"`
-	CreatedUs     int64                  `protobuf:"varint,14,opt,name=created_us,json=createdUs,proto3" json:"created_us,omitempty"`
-	StartedUs     int64                  `protobuf:"varint,15,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
-	EndedUs       int64                  `protobuf:"varint,16,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
-	Sinks         []*SinkInfo            `protobuf:"bytes,17,rep,name=sinks,proto3" json:"sinks,omitempty"`
-	Warnings      []*jobpb.Diagnostic    `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	Params        map[string]string      `protobuf:"bytes,19,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Settings      map[string]string      `protobuf:"bytes,20,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Read          *ReadInfo              `protobuf:"bytes,21,opt,name=read,proto3" json:"read,omitempty"`
-	Revision      uint64                 `protobuf:"varint,22,opt,name=revision,proto3" json:"revision,omitempty"`
-	RequestId     string                 `protobuf:"bytes,23,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Artifact      string                 `protobuf:"bytes,24,opt,name=artifact,proto3" json:"artifact,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name        string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Status      jobpb.JobStatus        `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.JobStatus" json:"status,omitempty"`
+	Message     string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Epoch       uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Fingerprint string                 `protobuf:"bytes,6,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Subtasks    []*SubtaskStatus       `protobuf:"bytes,7,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	Regions     []*RegionInfo          `protobuf:"bytes,8,rep,name=regions,proto3" json:"regions,omitempty"`
+	Edges       []*EdgeInfo            `protobuf:"bytes,9,rep,name=edges,proto3" json:"edges,omitempty"`
+	Failure     *jobpb.Failure         `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failures    []*jobpb.Failure       `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
+	Restarts    int32                  `protobuf:"varint,12,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Losses      int32                  `protobuf:"varint,13,opt,name=losses,proto3" json:"losses,omitempty"`
+	CreatedUs   int64                  `protobuf:"varint,14,opt,name=created_us,json=createdUs,proto3" json:"created_us,omitempty"`
+	StartedUs   int64                  `protobuf:"varint,15,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	EndedUs     int64                  `protobuf:"varint,16,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
+	Sinks       []*SinkInfo            `protobuf:"bytes,17,rep,name=sinks,proto3" json:"sinks,omitempty"`
+	Warnings    []*jobpb.Diagnostic    `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Params      map[string]string      `protobuf:"bytes,19,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Settings    map[string]string      `protobuf:"bytes,20,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Read        *ReadInfo              `protobuf:"bytes,21,opt,name=read,proto3" json:"read,omitempty"`
+	Revision    uint64                 `protobuf:"varint,22,opt,name=revision,proto3" json:"revision,omitempty"`
+	RequestId   string                 `protobuf:"bytes,23,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Artifact    string                 `protobuf:"bytes,24,opt,name=artifact,proto3" json:"artifact,omitempty"`
+	// checkpoint_failures is how many checkpoints in a row were given up since the last that completed, and checkpoint_failure why the
+	// last one was.
+	CheckpointFailures int32          `protobuf:"varint,25,opt,name=checkpoint_failures,json=checkpointFailures,proto3" json:"checkpoint_failures,omitempty"`
+	CheckpointFailure  *jobpb.Failure `protobuf:"bytes,26,opt,name=checkpoint_failure,json=checkpointFailure,proto3" json:"checkpoint_failure,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -1102,6 +1106,20 @@ func (x *StatusResponse) GetArtifact() string {
 		return x.Artifact
 	}
 	return ""
+}
+
+func (x *StatusResponse) GetCheckpointFailures() int32 {
+	if x != nil {
+		return x.CheckpointFailures
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetCheckpointFailure() *jobpb.Failure {
+	if x != nil {
+		return x.CheckpointFailure
+	}
+	return nil
 }
 
 type SubtaskStatus struct {
@@ -4915,7 +4933,7 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"L\n" +
 	"\vWaitRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12+\n" +
-	"\x05until\x18\x02 \x03(\x0e2\x15.sluice.job.JobStatusR\x05until\"\x96\b\n" +
+	"\x05until\x18\x02 \x03(\x0e2\x15.sluice.job.JobStatusR\x05until\"\x8b\t\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12-\n" +
@@ -4944,7 +4962,9 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\brevision\x18\x16 \x01(\x04R\brevision\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x17 \x01(\tR\trequestId\x12\x1a\n" +
-	"\bartifact\x18\x18 \x01(\tR\bartifact\x1a9\n" +
+	"\bartifact\x18\x18 \x01(\tR\bartifact\x12/\n" +
+	"\x13checkpoint_failures\x18\x19 \x01(\x05R\x12checkpointFailures\x12B\n" +
+	"\x12checkpoint_failure\x18\x1a \x01(\v2\x13.sluice.job.FailureR\x11checkpointFailure\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -5421,108 +5441,109 @@ var file_proto_apipb_api_proto_depIdxs = []int32{
 	72, // 19: sluice.api.StatusResponse.params:type_name -> sluice.api.StatusResponse.ParamsEntry
 	73, // 20: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
 	9,  // 21: sluice.api.StatusResponse.read:type_name -> sluice.api.ReadInfo
-	79, // 22: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
-	80, // 23: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
-	81, // 24: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
-	15, // 25: sluice.api.RegionInfo.after:type_name -> sluice.api.RegionRange
-	82, // 26: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
-	83, // 27: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
-	17, // 28: sluice.api.EdgeInfo.result:type_name -> sluice.api.ResultInfo
-	84, // 29: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
-	77, // 30: sluice.api.CheckpointsResponse.status:type_name -> sluice.job.JobStatus
-	21, // 31: sluice.api.CheckpointsResponse.kept:type_name -> sluice.api.CheckpointInfo
-	85, // 32: sluice.api.CheckpointsResponse.under_way:type_name -> sluice.job.CheckpointStart
-	86, // 33: sluice.api.CheckpointsResponse.history:type_name -> sluice.job.CheckpointRecord
-	9,  // 34: sluice.api.CheckpointsResponse.read:type_name -> sluice.api.ReadInfo
-	87, // 35: sluice.api.CheckpointInfo.kind:type_name -> sluice.job.CheckpointKind
-	88, // 36: sluice.api.CheckpointInfo.manifest:type_name -> sluice.job.Object
-	87, // 37: sluice.api.SavepointRequest.kind:type_name -> sluice.job.CheckpointKind
-	21, // 38: sluice.api.SavepointResponse.savepoint:type_name -> sluice.api.CheckpointInfo
-	77, // 39: sluice.api.SavepointResponse.status:type_name -> sluice.job.JobStatus
-	77, // 40: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
-	77, // 41: sluice.api.WatermarksResponse.status:type_name -> sluice.job.JobStatus
-	34, // 42: sluice.api.WatermarksResponse.operators:type_name -> sluice.api.OperatorClock
-	36, // 43: sluice.api.WatermarksResponse.blames:type_name -> sluice.api.Blame
-	9,  // 44: sluice.api.WatermarksResponse.read:type_name -> sluice.api.ReadInfo
-	89, // 45: sluice.api.OperatorClock.state:type_name -> sluice.task.ClockState
-	35, // 46: sluice.api.OperatorClock.subtasks:type_name -> sluice.api.SubtaskClock
-	79, // 47: sluice.api.SubtaskClock.state:type_name -> sluice.job.SubtaskState
-	90, // 48: sluice.api.SubtaskClock.clock:type_name -> sluice.task.Clock
-	37, // 49: sluice.api.Blame.steps:type_name -> sluice.api.BlameStep
-	0,  // 50: sluice.api.Blame.cause:type_name -> sluice.api.BlameCause
-	91, // 51: sluice.api.Blame.split:type_name -> sluice.task.SplitClock
-	79, // 52: sluice.api.Blame.state:type_name -> sluice.job.SubtaskState
-	39, // 53: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
-	49, // 54: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
-	9,  // 55: sluice.api.WorkersResponse.read:type_name -> sluice.api.ReadInfo
-	92, // 56: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
-	54, // 57: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
-	9,  // 58: sluice.api.PeersResponse.read:type_name -> sluice.api.ReadInfo
-	2,  // 59: sluice.api.Jobs.Submit:input_type -> sluice.api.SubmitRequest
-	4,  // 60: sluice.api.Jobs.Plan:input_type -> sluice.api.PlanRequest
-	6,  // 61: sluice.api.Jobs.List:input_type -> sluice.api.ListRequest
-	10, // 62: sluice.api.Jobs.Status:input_type -> sluice.api.StatusRequest
-	11, // 63: sluice.api.Jobs.Wait:input_type -> sluice.api.WaitRequest
-	27, // 64: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
-	29, // 65: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
-	30, // 66: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
-	32, // 67: sluice.api.Jobs.Watermarks:input_type -> sluice.api.WatermarksRequest
-	19, // 68: sluice.api.Jobs.Checkpoints:input_type -> sluice.api.CheckpointsRequest
-	22, // 69: sluice.api.Jobs.Savepoint:input_type -> sluice.api.SavepointRequest
-	24, // 70: sluice.api.Jobs.DeleteSavepoint:input_type -> sluice.api.DeleteSavepointRequest
-	26, // 71: sluice.api.Jobs.ReadObject:input_type -> sluice.api.ReadObjectRequest
-	38, // 72: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
-	41, // 73: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
-	43, // 74: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
-	45, // 75: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
-	47, // 76: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
-	50, // 77: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
-	52, // 78: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
-	55, // 79: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
-	57, // 80: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
-	59, // 81: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
-	61, // 82: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
-	62, // 83: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
-	64, // 84: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
-	66, // 85: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
-	38, // 86: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
-	68, // 87: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
-	70, // 88: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
-	3,  // 89: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
-	5,  // 90: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
-	7,  // 91: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
-	12, // 92: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
-	12, // 93: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
-	28, // 94: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
-	93, // 95: sluice.api.Jobs.Events:output_type -> sluice.job.Event
-	31, // 96: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
-	33, // 97: sluice.api.Jobs.Watermarks:output_type -> sluice.api.WatermarksResponse
-	20, // 98: sluice.api.Jobs.Checkpoints:output_type -> sluice.api.CheckpointsResponse
-	23, // 99: sluice.api.Jobs.Savepoint:output_type -> sluice.api.SavepointResponse
-	25, // 100: sluice.api.Jobs.DeleteSavepoint:output_type -> sluice.api.DeleteSavepointResponse
-	44, // 101: sluice.api.Jobs.ReadObject:output_type -> sluice.api.Chunk
-	40, // 102: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
-	42, // 103: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
-	44, // 104: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
-	46, // 105: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
-	48, // 106: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
-	51, // 107: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
-	53, // 108: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
-	56, // 109: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
-	58, // 110: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
-	60, // 111: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
-	44, // 112: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
-	63, // 113: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
-	65, // 114: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
-	67, // 115: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
-	40, // 116: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
-	69, // 117: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
-	71, // 118: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
-	89, // [89:119] is the sub-list for method output_type
-	59, // [59:89] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	78, // 22: sluice.api.StatusResponse.checkpoint_failure:type_name -> sluice.job.Failure
+	79, // 23: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
+	80, // 24: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
+	81, // 25: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
+	15, // 26: sluice.api.RegionInfo.after:type_name -> sluice.api.RegionRange
+	82, // 27: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
+	83, // 28: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
+	17, // 29: sluice.api.EdgeInfo.result:type_name -> sluice.api.ResultInfo
+	84, // 30: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
+	77, // 31: sluice.api.CheckpointsResponse.status:type_name -> sluice.job.JobStatus
+	21, // 32: sluice.api.CheckpointsResponse.kept:type_name -> sluice.api.CheckpointInfo
+	85, // 33: sluice.api.CheckpointsResponse.under_way:type_name -> sluice.job.CheckpointStart
+	86, // 34: sluice.api.CheckpointsResponse.history:type_name -> sluice.job.CheckpointRecord
+	9,  // 35: sluice.api.CheckpointsResponse.read:type_name -> sluice.api.ReadInfo
+	87, // 36: sluice.api.CheckpointInfo.kind:type_name -> sluice.job.CheckpointKind
+	88, // 37: sluice.api.CheckpointInfo.manifest:type_name -> sluice.job.Object
+	87, // 38: sluice.api.SavepointRequest.kind:type_name -> sluice.job.CheckpointKind
+	21, // 39: sluice.api.SavepointResponse.savepoint:type_name -> sluice.api.CheckpointInfo
+	77, // 40: sluice.api.SavepointResponse.status:type_name -> sluice.job.JobStatus
+	77, // 41: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
+	77, // 42: sluice.api.WatermarksResponse.status:type_name -> sluice.job.JobStatus
+	34, // 43: sluice.api.WatermarksResponse.operators:type_name -> sluice.api.OperatorClock
+	36, // 44: sluice.api.WatermarksResponse.blames:type_name -> sluice.api.Blame
+	9,  // 45: sluice.api.WatermarksResponse.read:type_name -> sluice.api.ReadInfo
+	89, // 46: sluice.api.OperatorClock.state:type_name -> sluice.task.ClockState
+	35, // 47: sluice.api.OperatorClock.subtasks:type_name -> sluice.api.SubtaskClock
+	79, // 48: sluice.api.SubtaskClock.state:type_name -> sluice.job.SubtaskState
+	90, // 49: sluice.api.SubtaskClock.clock:type_name -> sluice.task.Clock
+	37, // 50: sluice.api.Blame.steps:type_name -> sluice.api.BlameStep
+	0,  // 51: sluice.api.Blame.cause:type_name -> sluice.api.BlameCause
+	91, // 52: sluice.api.Blame.split:type_name -> sluice.task.SplitClock
+	79, // 53: sluice.api.Blame.state:type_name -> sluice.job.SubtaskState
+	39, // 54: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
+	49, // 55: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
+	9,  // 56: sluice.api.WorkersResponse.read:type_name -> sluice.api.ReadInfo
+	92, // 57: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
+	54, // 58: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
+	9,  // 59: sluice.api.PeersResponse.read:type_name -> sluice.api.ReadInfo
+	2,  // 60: sluice.api.Jobs.Submit:input_type -> sluice.api.SubmitRequest
+	4,  // 61: sluice.api.Jobs.Plan:input_type -> sluice.api.PlanRequest
+	6,  // 62: sluice.api.Jobs.List:input_type -> sluice.api.ListRequest
+	10, // 63: sluice.api.Jobs.Status:input_type -> sluice.api.StatusRequest
+	11, // 64: sluice.api.Jobs.Wait:input_type -> sluice.api.WaitRequest
+	27, // 65: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
+	29, // 66: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
+	30, // 67: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
+	32, // 68: sluice.api.Jobs.Watermarks:input_type -> sluice.api.WatermarksRequest
+	19, // 69: sluice.api.Jobs.Checkpoints:input_type -> sluice.api.CheckpointsRequest
+	22, // 70: sluice.api.Jobs.Savepoint:input_type -> sluice.api.SavepointRequest
+	24, // 71: sluice.api.Jobs.DeleteSavepoint:input_type -> sluice.api.DeleteSavepointRequest
+	26, // 72: sluice.api.Jobs.ReadObject:input_type -> sluice.api.ReadObjectRequest
+	38, // 73: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
+	41, // 74: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
+	43, // 75: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
+	45, // 76: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
+	47, // 77: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
+	50, // 78: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
+	52, // 79: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
+	55, // 80: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
+	57, // 81: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
+	59, // 82: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
+	61, // 83: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
+	62, // 84: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
+	64, // 85: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
+	66, // 86: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
+	38, // 87: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
+	68, // 88: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
+	70, // 89: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
+	3,  // 90: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
+	5,  // 91: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
+	7,  // 92: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
+	12, // 93: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
+	12, // 94: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
+	28, // 95: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
+	93, // 96: sluice.api.Jobs.Events:output_type -> sluice.job.Event
+	31, // 97: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
+	33, // 98: sluice.api.Jobs.Watermarks:output_type -> sluice.api.WatermarksResponse
+	20, // 99: sluice.api.Jobs.Checkpoints:output_type -> sluice.api.CheckpointsResponse
+	23, // 100: sluice.api.Jobs.Savepoint:output_type -> sluice.api.SavepointResponse
+	25, // 101: sluice.api.Jobs.DeleteSavepoint:output_type -> sluice.api.DeleteSavepointResponse
+	44, // 102: sluice.api.Jobs.ReadObject:output_type -> sluice.api.Chunk
+	40, // 103: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
+	42, // 104: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
+	44, // 105: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
+	46, // 106: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
+	48, // 107: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
+	51, // 108: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
+	53, // 109: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
+	56, // 110: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
+	58, // 111: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
+	60, // 112: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
+	44, // 113: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
+	63, // 114: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
+	65, // 115: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
+	67, // 116: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
+	40, // 117: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
+	69, // 118: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
+	71, // 119: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
+	90, // [90:120] is the sub-list for method output_type
+	60, // [60:90] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_proto_apipb_api_proto_init() }

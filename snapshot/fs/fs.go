@@ -22,7 +22,7 @@ import (
 	"github.com/sluiceio/sluice/snapshot"
 )
 
-// Store is a directory of objects.
+// Store is a directory of objects. If the directory goes away, nothing can be put until it is back, or somebody opens it anew.
 type Store struct {
 	fs  vfs.FS
 	dir string
@@ -53,9 +53,14 @@ func Join(fsys vfs.FS, dir string) (*Store, error) {
 	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return nil, &snapshot.WriteError{Where: dir, Cause: err}
 	}
+	return At(fsys, dir), nil
+}
+
+// At uses a directory that its owner has made. If it is not there, nothing is found in it, and nothing can be put.
+func At(fsys vfs.FS, dir string) *Store {
 	s := &Store{fs: fsys, dir: dir}
 	s.mu.busy = map[snapshot.Name]chan struct{}{}
-	return s, nil
+	return s
 }
 
 // View looks into a directory that is there, and changes nothing.
@@ -67,9 +72,7 @@ func View(fsys vfs.FS, dir string) (*Store, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%s is no directory", dir)
 	}
-	s := &Store{fs: fsys, dir: dir}
-	s.mu.busy = map[snapshot.Name]chan struct{}{}
-	return s, nil
+	return At(fsys, dir), nil
 }
 
 // Dir is the directory.
@@ -194,6 +197,10 @@ func (s *Store) draft(name snapshot.Name) (*draft, error) {
 	to := s.path(name)
 	// Of two processes that share a directory, each has names of its own.
 	d := &draft{store: s, name: name, temp: to + "." + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatUint(s.drafts.Add(1), 10) + vfs.TempSuffix, sum: sha256.New()}
+	// A store whose directory is gone has lost what it held: to make it anew would hide that, and fill what it was mounted over.
+	if _, err := s.fs.Stat(s.dir); err != nil {
+		return nil, &snapshot.WriteError{Where: s.dir, Cause: fmt.Errorf("the directory of the store: %w", err)}
+	}
 	if err := vfs.MakeDir(s.fs, path.Dir(to)); err != nil {
 		return nil, &snapshot.WriteError{Where: path.Dir(to), Cause: err}
 	}
