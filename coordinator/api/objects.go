@@ -30,7 +30,7 @@ func (s *jobsServer) ReadObject(req *apipb.ReadObjectRequest, stream grpc.Server
 	if job == nil {
 		return unknownJob(req.Job)
 	}
-	o, err := keptObject(job, req)
+	o, err := keptObject(job.Checkpoints(), req)
 	if err != nil {
 		return err
 	}
@@ -43,10 +43,9 @@ func (s *jobsServer) ReadObject(req *apipb.ReadObjectRequest, stream grpc.Server
 }
 
 // keptObject finds an object among those of a kept checkpoint, with the stores that are to be asked.
-func keptObject(job *state.Job, req *apipb.ReadObjectRequest) (*jobpb.StoredObject, error) {
-	c := job.Checkpoints()
+func keptObject(c *jobpb.Checkpoints, req *apipb.ReadObjectRequest) (*jobpb.StoredObject, error) {
 	i := slices.IndexFunc(c.GetCompleted(), func(d *jobpb.CheckpointDone) bool { return d.Id == req.Checkpoint })
-	if i < 0 || !slices.Contains(c.Completed[i].Objects, req.Name) {
+	if i < 0 || !slices.Contains(c.Completed[i].Objects, req.Name) { // nil checkpoints: of a job that takes none
 		return nil, &Refusal{
 			Status: codes.NotFound, Code: snapshot.CodeFormat, Cause: fmt.Errorf("job %s keeps no checkpoint %d with an object %s", req.Job, req.Checkpoint, req.Name),
 			Hints: []string{"sluice checkpoints " + req.Job + " shows those that are kept"},
