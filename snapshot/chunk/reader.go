@@ -34,16 +34,6 @@ func NewReader(src io.ReaderAt, size int64) (*Reader, error) {
 // Header describes the chunk.
 func (r *Reader) Header() *Header { return r.header }
 
-// Narrow is the same chunk as if it had the entries of the key groups in [first, end) only. After a change of parallelism several
-// subtasks name one chunk, each for its own key groups, and what it says of others is older than what they have written since.
-func (r *Reader) Narrow(first, end int) *Reader {
-	n := *r
-	from := sort.Search(len(r.spans), func(i int) bool { return r.spans[i].group >= first })
-	to := sort.Search(len(r.spans), func(i int) bool { return r.spans[i].group >= end })
-	n.spans = r.spans[from:max(from, to)]
-	return &n
-}
-
 func (r *Reader) readAt(off int64, n int) ([]byte, error) {
 	b := make([]byte, n)
 	if _, err := r.src.ReadAt(b, off); err != nil {
@@ -109,6 +99,15 @@ func (r *Reader) readIndex(first, size int64) error {
 	r.end = int64(at)
 	r.spans, err = parseIndex(body, r.header.MaxParallelism, first, r.end)
 	return err
+}
+
+// Within is the chunk as if it had only the key groups in [first, end).
+func (r *Reader) Within(first, end int) *Reader {
+	from := sort.Search(len(r.spans), func(i int) bool { return r.spans[i].group >= first })
+	to := sort.Search(len(r.spans), func(i int) bool { return r.spans[i].group >= end })
+	n := *r
+	n.spans = r.spans[from:max(from, to)]
+	return &n
 }
 
 // Count is the number of entries of the key groups in [first, end).

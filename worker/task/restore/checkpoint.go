@@ -153,8 +153,7 @@ func (c *Checkpoint) operator(ctx context.Context, id string, visit func(*snapsh
 }
 
 // Tables gives the tables of an operator what the checkpoint has of the key groups in [first, end): list state by key group,
-// union and broadcast state as a whole. A part counts for the key groups that the manifest names for it and for no others, although
-// its chunk may hold more.
+// union and broadcast state as a whole.
 func (c *Checkpoint) Tables(ctx context.Context, operator string, first, end int, tables []state.Table) error {
 	var parts []*snapshotpb.Part
 	err := c.operator(ctx, operator, func(o *snapshotpb.OperatorState) {
@@ -174,7 +173,9 @@ func (c *Checkpoint) Tables(ctx context.Context, operator string, first, end int
 		if err != nil {
 			return c.unreadable(fmt.Errorf("%s, %d bytes at %d: %w", p.Segment, p.Size, p.Offset, err))
 		}
-		chain = append(chain, r.Narrow(int(p.First), int(p.End)))
+		// A part counts for the key groups that the manifest names for it: after a change of parallelism several subtasks name one, and
+		// each of them goes on with its own groups.
+		chain = append(chain, r.Within(int(p.First), int(p.End)))
 	}
 	for _, t := range tables {
 		if err := t.Import(ctx, chain, first, end); err != nil {
