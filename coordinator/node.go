@@ -312,7 +312,7 @@ func (n *node) shutDown(server *grpc.Server) error {
 func (n *node) newServer() (*grpc.Server, error) {
 	handlers, err := api.New(api.Config{
 		ID: n.id.ID, Version: n.cfg.Version, ProtocolMin: n.cfg.ProtocolMin, ProtocolMax: n.cfg.ProtocolMax,
-		NoLeaderWait: n.cfg.NoLeaderWait, Group: n.group, Log: n.log.Named("api"),
+		NoLeaderWait: n.cfg.NoLeaderWait, Group: n.group, Log: n.log.Named("api"), Snapshots: n.parts.Snapshots,
 	}, n)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -238,48 +237,10 @@ func TestAMissingEntryIsCorruption(t *testing.T) {
 	}
 }
 
-func TestDeletableIsWhatNobodyNeeds(t *testing.T) {
-	var names []string
-	for id := uint64(1); id <= 6; id++ {
-		names = append(names, string(Segment(job, 1, 10, id, 0)), string(Manifest(job, 1, id, 2)))
-	}
-	k := Keep{Needed: [][]string{{names[2], names[6], names[7]}}, Newest: 4, Live: true}
-	got := Deletable(append(slices.Clone(names), "../x"), k)
-	if want := []string{names[0], names[1], names[3], names[4], names[5]}; len(got) != len(want) || slices.ContainsFunc(want, func(n string) bool { return !slices.Contains(got, n) }) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	k.Live = false
-	if got := Deletable(names, k); len(got) != 9 {
-		t.Errorf("of a job that has ended: %v", got)
-	}
-}
-
-func TestRetainedKeepsTheNewestAndTheUsers(t *testing.T) {
-	var done []*jobpb.CheckpointDone
-	for id := uint64(1); id <= 6; id++ {
-		kind := jobpb.CheckpointKind_CHECKPOINT_PERIODIC
-		if id == 2 {
-			kind = jobpb.CheckpointKind_CHECKPOINT_SAVEPOINT
-		}
-		done = append(done, &jobpb.CheckpointDone{Id: id, Kind: kind})
-	}
-	ids := ""
-	for _, d := range Retained(done, 2) {
-		ids += fmt.Sprint(d.Id)
-	}
-	if ids != "256" || len(Retained(done[:1], 0)) != 1 {
-		t.Errorf("kept %s", ids)
-	}
-}
-
-func TestLongChainsAndEmptySegmentsAreWorthRewriting(t *testing.T) {
+func TestStateIsCountedOverWholeChains(t *testing.T) {
 	base := compose(t, nil, input(1, all(1, 0)...))
 	for id := uint64(2); id <= 17; id++ {
 		base = compose(t, base, input(id, all(id, id-1)...))
-	}
-	h := Compaction(base)
-	if len(h.Chains) != 2 || h.Chains[0].Parts != 17 || h.Chains[0].Operator != "count" || len(h.Segments) != 34 {
-		t.Errorf("hints: %+v", h)
 	}
 	if n := StateBytes(base); n != 34*10 {
 		t.Errorf("%d bytes of state", n)

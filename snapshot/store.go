@@ -8,7 +8,8 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
-// Reader is an open object. It stays readable while it is open, also if the object is deleted.
+// Reader is an open object. It stays readable while it is open, also if the object is deleted; in a store that cannot keep it for
+// its readers, reads fail with ErrNotFound then. It never gives other bytes.
 type Reader interface {
 	io.ReaderAt
 	io.Closer

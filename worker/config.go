@@ -42,7 +42,7 @@ type Config struct {
 	// a task process obeys by itself.
 	Settings map[string]string
 	// SnapshotStore is where the objects of checkpoints go: PeerStore, the workers' own disks, or file: and a directory that every
-	// machine of the cluster reaches under this name. The coordinators must be told the same.
+	// machine of the cluster reaches under this name. All workers must be told the same.
 	SnapshotStore string
 	// Scrub is how often every object of this worker is read and compared with its digest; 0: never.
 	Scrub time.Duration

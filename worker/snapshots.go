@@ -24,11 +24,14 @@ func checkSnapshotStore(s string) error {
 	return fmt.Errorf("snapshot store %q: peer, or file: and an absolute path", s)
 }
 
-// openChunks opens the worker's own store. It is there also if the cluster uses another one: what is in it stays served.
+// openChunks opens the worker's store: a directory of its own, or the one that all share, which each of them serves to coordinators.
+// Task processes make no directory of a store, so that one that has gone away is noticed.
 func openChunks(c Config, id string) (*chunks.Keeper, error) {
-	return chunks.Open(chunks.Config{
-		FS: vfs.OS{}, Dir: filepath.Join(c.DataDir, snapshotsName), Worker: id, Policy: c.Policy, Log: c.Log, Scrub: c.Scrub,
-	})
+	dir, shared := strings.CutPrefix(c.SnapshotStore, fileStore)
+	if !shared {
+		dir = filepath.Join(c.DataDir, snapshotsName)
+	}
+	return chunks.Open(chunks.Config{FS: vfs.OS{}, Dir: dir, Shared: shared, Worker: id, Policy: c.Policy, Log: c.Log, Scrub: c.Scrub})
 }
 
 // snapshots tells task processes where their objects go.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluiceio/sluice/cmd/sluice/internal/archive"
 	"github.com/sluiceio/sluice/cmd/sluice/internal/ops"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -62,8 +63,8 @@ func (a *app) rescaleVerb() *cobra.Command {
 }
 
 func (a *app) savepointVerb() *cobra.Command {
-	c := &cobra.Command{Use: "savepoint", Short: "Take, list and delete savepoints"}
-	c.AddCommand(a.savepointCreateVerb(), a.savepointListVerb(), a.savepointDescribeVerb(), a.savepointDeleteVerb())
+	c := &cobra.Command{Use: "savepoint", Short: "Take, list, export and delete savepoints"}
+	c.AddCommand(a.savepointCreateVerb(), a.savepointListVerb(), a.savepointDescribeVerb(), a.savepointDeleteVerb(), a.savepointExportVerb())
 	return c
 }
 
@@ -123,4 +124,36 @@ func (a *app) savepointDeleteVerb() *cobra.Command {
 			return ops.DeleteSavepoint(ctx, s, job, id)
 		}),
 	}
+}
+
+func (a *app) savepointExportVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "export JOB ID DIR", Short: "Write a savepoint, or another checkpoint that is kept, into a directory of its own", Args: exactly("JOB", "ID", "DIR"),
+		Long: "DIR is made, and holds everything that the savepoint consists of, under relative names: it can be moved and copied.\n" +
+			"It appears when it is complete. sluice snapshot verify DIR reads all of it.",
+		RunE: a.client(ever, func(ctx context.Context, s *ops.Session, args []string) error {
+			job, id, err := ops.SavepointOf(args[:2])
+			if err != nil {
+				return err
+			}
+			return archive.Export(ctx, s, job, id, args[2])
+		}),
+	}
+}
+
+func (a *app) snapshotVerb() *cobra.Command {
+	var o archive.VerifyOptions
+	verify := &cobra.Command{
+		Use: "verify DIR…", Short: "Read all snapshots below directories that nobody uses, and say what is damaged or missing", Args: cobra.ArbitraryArgs,
+		Long: "DIR is the data directory of a worker, a directory that was given to --snapshot-store file:DIR, or one that was exported.\n" +
+			"Several are looked at as one: of each object one sound copy has to be in one of them. No cluster is asked. Exit code 1: something\n" +
+			"is damaged, or a checkpoint is not whole. Objects that an older checkpoint lacks are no damage, because the cluster deletes\n" +
+			"what it does not need any more; --strict says they are.",
+		RunE: a.local(func(ctx context.Context, s *ops.Session, args []string) error {
+			o.Dirs = args
+			return archive.Verify(ctx, s, o)
+		}),
+	}
+	verify.Flags().BoolVar(&o.Strict, "strict", false, "older checkpoints have to be whole, too")
+	return group("snapshot", "Look at snapshots on disk", verify)
 }

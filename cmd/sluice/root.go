@@ -87,7 +87,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.devVerb(), a.coordinatorVerb(), a.workerVerb(),
 		a.submitVerb(), a.planVerb(), a.listVerb(), a.statusVerb(), a.watermarksVerb(), a.waitVerb(), a.cancelVerb(), a.eventsVerb(), a.logsVerb(),
-		a.stopVerb(), a.rescaleVerb(), a.savepointVerb(), a.checkpointsVerb(),
+		a.stopVerb(), a.rescaleVerb(), a.savepointVerb(), a.checkpointsVerb(), a.snapshotVerb(),
 		a.workersVerb(), a.peersVerb(), a.raftVerb(),
 		a.newVerb(), a.jobVerb(), a.digestVerb(), a.benchVerb(), a.jepsenVerb(), a.contextVerb(), a.versionVerb(),
 	)

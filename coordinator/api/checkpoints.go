@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 
@@ -169,4 +170,17 @@ func (s *jobsServer) DeleteSavepoint(ctx context.Context, req *apipb.DeleteSavep
 		return nil, refused(result)
 	}
 	return &apipb.DeleteSavepointResponse{}, nil
+}
+
+// checkpointTrouble is how many checkpoints in a row were given up, and why the last one was; 0: the last one has completed.
+func checkpointTrouble(c *jobpb.Checkpoints) (int32, *jobpb.Failure) {
+	if c.GetFailed() == 0 {
+		return 0, nil
+	}
+	for _, h := range slices.Backward(c.GetHistory()) {
+		if !h.Completed {
+			return c.Failed, h.Failure
+		}
+	}
+	return c.Failed, nil
 }

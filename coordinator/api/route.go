@@ -64,6 +64,7 @@ func ownRoutes() map[string]routing {
 		apipb.Jobs_Savepoint_FullMethodName:       {theLeader, again}, // the request id makes it so
 		apipb.Jobs_DeleteSavepoint_FullMethodName: {theLeader, again},
 		apipb.Jobs_Rescale_FullMethodName:         {theLeader, again}, // the request id makes it so
+		apipb.Jobs_ReadObject_FullMethodName:      {theLeader, streams},
 
 		apipb.Artifacts_Upload_FullMethodName: {theLeader, streams},
 		apipb.Artifacts_Stat_FullMethodName:   {theLeader, again},

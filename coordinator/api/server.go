@@ -13,6 +13,7 @@ import (
 	"github.com/sluiceio/sluice/internal/probe"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/apipb"
+	"github.com/sluiceio/sluice/snapshot"
 )
 
 // Config of a server.
@@ -21,6 +22,8 @@ type Config struct {
 	Version                  string
 	ProtocolMin, ProtocolMax int32
 	NoLeaderWait             time.Duration
+	// Snapshots are the stores of checkpoints; nil: there are none.
+	Snapshots snapshot.Stores
 	// Group owns the few goroutines that handlers need; it outlives the gRPC server.
 	Group *run.Group
 	Log   hclog.Logger

@@ -42,6 +42,7 @@ func statusOf(job *state.Job, samples []*taskpb.Counters) *apipb.StatusResponse 
 		RequestId: all.RequestId, Artifact: all.Spec.GetArtifact(),
 		Params: all.Spec.GetParams(), Settings: all.Spec.GetSettings(),
 	}
+	resp.CheckpointFailures, resp.CheckpointFailure = checkpointTrouble(job.Checkpoints())
 	p := all.Plan
 	if p == nil {
 		return resp

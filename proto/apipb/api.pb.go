@@ -877,33 +877,37 @@ func (x *WaitRequest) GetUntil() []jobpb.JobStatus {
 
 // StatusResponse is the stable JSON of `status -o json`.
 type StatusResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Status        jobpb.JobStatus        `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.JobStatus" json:"status,omitempty"`
-	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Fingerprint   string                 `protobuf:"bytes,6,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	Subtasks      []*SubtaskStatus       `protobuf:"bytes,7,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
-	Regions       []*RegionInfo          `protobuf:"bytes,8,rep,name=regions,proto3" json:"regions,omitempty"`
-	Edges         []*EdgeInfo            `protobuf:"bytes,9,rep,name=edges,proto3" json:"edges,omitempty"`
-	Failure       *jobpb.Failure         `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
-	Failures      []*jobpb.Failure       `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
-	Restarts      int32                  `protobuf:"varint,12,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	Losses        int32                  `protobuf:"varint,13,opt,name=losses,proto3" json:"losses,omitempty"`
-	CreatedUs     int64                  `protobuf:"varint,14,opt,name=created_us,json=createdUs,proto3" json:"created_us,omitempty"`
-	StartedUs     int64                  `protobuf:"varint,15,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
-	EndedUs       int64                  `protobuf:"varint,16,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
-	Sinks         []*SinkInfo            `protobuf:"bytes,17,rep,name=sinks,proto3" json:"sinks,omitempty"`
-	Warnings      []*jobpb.Diagnostic    `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	Params        map[string]string      `protobuf:"bytes,19,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Settings      map[string]string      `protobuf:"bytes,20,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Read          *ReadInfo              `protobuf:"bytes,21,opt,name=read,proto3" json:"read,omitempty"`
-	Revision      uint64                 `protobuf:"varint,22,opt,name=revision,proto3" json:"revision,omitempty"`
-	RequestId     string                 `protobuf:"bytes,23,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Artifact      string                 `protobuf:"bytes,24,opt,name=artifact,proto3" json:"artifact,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name        string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Status      jobpb.JobStatus        `protobuf:"varint,3,opt,name=status,proto3,enum=sluice.job.JobStatus" json:"status,omitempty"`
+	Message     string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Epoch       uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Fingerprint string                 `protobuf:"bytes,6,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Subtasks    []*SubtaskStatus       `protobuf:"bytes,7,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	Regions     []*RegionInfo          `protobuf:"bytes,8,rep,name=regions,proto3" json:"regions,omitempty"`
+	Edges       []*EdgeInfo            `protobuf:"bytes,9,rep,name=edges,proto3" json:"edges,omitempty"`
+	Failure     *jobpb.Failure         `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failures    []*jobpb.Failure       `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
+	Restarts    int32                  `protobuf:"varint,12,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Losses      int32                  `protobuf:"varint,13,opt,name=losses,proto3" json:"losses,omitempty"`
+	CreatedUs   int64                  `protobuf:"varint,14,opt,name=created_us,json=createdUs,proto3" json:"created_us,omitempty"`
+	StartedUs   int64                  `protobuf:"varint,15,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	EndedUs     int64                  `protobuf:"varint,16,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
+	Sinks       []*SinkInfo            `protobuf:"bytes,17,rep,name=sinks,proto3" json:"sinks,omitempty"`
+	Warnings    []*jobpb.Diagnostic    `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Params      map[string]string      `protobuf:"bytes,19,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Settings    map[string]string      `protobuf:"bytes,20,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Read        *ReadInfo              `protobuf:"bytes,21,opt,name=read,proto3" json:"read,omitempty"`
+	Revision    uint64                 `protobuf:"varint,22,opt,name=revision,proto3" json:"revision,omitempty"`
+	RequestId   string                 `protobuf:"bytes,23,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Artifact    string                 `protobuf:"bytes,24,opt,name=artifact,proto3" json:"artifact,omitempty"`
+	// checkpoint_failures is how many checkpoints in a row were given up since the last that completed, and checkpoint_failure why the
+	// last one was.
+	CheckpointFailures int32          `protobuf:"varint,25,opt,name=checkpoint_failures,json=checkpointFailures,proto3" json:"checkpoint_failures,omitempty"`
+	CheckpointFailure  *jobpb.Failure `protobuf:"bytes,26,opt,name=checkpoint_failure,json=checkpointFailure,proto3" json:"checkpoint_failure,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -1102,6 +1106,20 @@ func (x *StatusResponse) GetArtifact() string {
 		return x.Artifact
 	}
 	return ""
+}
+
+func (x *StatusResponse) GetCheckpointFailures() int32 {
+	if x != nil {
+		return x.CheckpointFailures
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetCheckpointFailure() *jobpb.Failure {
+	if x != nil {
+		return x.CheckpointFailure
+	}
+	return nil
 }
 
 type SubtaskStatus struct {
@@ -2264,6 +2282,83 @@ func (*DeleteSavepointResponse) Descriptor() ([]byte, []int) {
 	return file_proto_apipb_api_proto_rawDescGZIP(), []int{26}
 }
 
+type ReadObjectRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Job        string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Checkpoint uint64                 `protobuf:"varint,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // that is kept
+	Name       string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`              // of its manifest, or of an object that it names
+	// copy: 0 reads whichever copy answers, n the one in the n-th of its stores, for who has found another one to be damaged.
+	Copy          uint32 `protobuf:"varint,4,opt,name=copy,proto3" json:"copy,omitempty"`
+	Offset        int64  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"` // of the first byte that is wanted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadObjectRequest) Reset() {
+	*x = ReadObjectRequest{}
+	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadObjectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadObjectRequest) ProtoMessage() {}
+
+func (x *ReadObjectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadObjectRequest.ProtoReflect.Descriptor instead.
+func (*ReadObjectRequest) Descriptor() ([]byte, []int) {
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ReadObjectRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ReadObjectRequest) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *ReadObjectRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ReadObjectRequest) GetCopy() uint32 {
+	if x != nil {
+		return x.Copy
+	}
+	return 0
+}
+
+func (x *ReadObjectRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -2274,7 +2369,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	mi := &file_proto_apipb_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2381,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[27]
+	mi := &file_proto_apipb_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2394,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{27}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CancelRequest) GetJob() string {
@@ -2325,7 +2420,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	mi := &file_proto_apipb_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2337,7 +2432,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[28]
+	mi := &file_proto_apipb_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2350,7 +2445,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{28}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CancelResponse) GetStatus() jobpb.JobStatus {
@@ -2371,7 +2466,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[29]
+	mi := &file_proto_apipb_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2478,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[29]
+	mi := &file_proto_apipb_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2491,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{29}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EventsRequest) GetJob() string {
@@ -2431,7 +2526,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[30]
+	mi := &file_proto_apipb_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2538,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[30]
+	mi := &file_proto_apipb_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2551,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{30}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LogsRequest) GetJob() string {
@@ -2491,7 +2586,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_proto_apipb_api_proto_msgTypes[31]
+	mi := &file_proto_apipb_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2598,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[31]
+	mi := &file_proto_apipb_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2611,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{31}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LogLine) GetWorker() string {
@@ -2549,7 +2644,7 @@ type WatermarksRequest struct {
 
 func (x *WatermarksRequest) Reset() {
 	*x = WatermarksRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[32]
+	mi := &file_proto_apipb_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2656,7 @@ func (x *WatermarksRequest) String() string {
 func (*WatermarksRequest) ProtoMessage() {}
 
 func (x *WatermarksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[32]
+	mi := &file_proto_apipb_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2669,7 @@ func (x *WatermarksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatermarksRequest.ProtoReflect.Descriptor instead.
 func (*WatermarksRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{32}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatermarksRequest) GetJob() string {
@@ -2601,7 +2696,7 @@ type WatermarksResponse struct {
 
 func (x *WatermarksResponse) Reset() {
 	*x = WatermarksResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[33]
+	mi := &file_proto_apipb_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2708,7 @@ func (x *WatermarksResponse) String() string {
 func (*WatermarksResponse) ProtoMessage() {}
 
 func (x *WatermarksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[33]
+	mi := &file_proto_apipb_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2721,7 @@ func (x *WatermarksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatermarksResponse.ProtoReflect.Descriptor instead.
 func (*WatermarksResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{33}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatermarksResponse) GetId() string {
@@ -2701,7 +2796,7 @@ type OperatorClock struct {
 
 func (x *OperatorClock) Reset() {
 	*x = OperatorClock{}
-	mi := &file_proto_apipb_api_proto_msgTypes[34]
+	mi := &file_proto_apipb_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +2808,7 @@ func (x *OperatorClock) String() string {
 func (*OperatorClock) ProtoMessage() {}
 
 func (x *OperatorClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[34]
+	mi := &file_proto_apipb_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +2821,7 @@ func (x *OperatorClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorClock.ProtoReflect.Descriptor instead.
 func (*OperatorClock) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{34}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OperatorClock) GetOperator() string {
@@ -2791,7 +2886,7 @@ type SubtaskClock struct {
 
 func (x *SubtaskClock) Reset() {
 	*x = SubtaskClock{}
-	mi := &file_proto_apipb_api_proto_msgTypes[35]
+	mi := &file_proto_apipb_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2803,7 +2898,7 @@ func (x *SubtaskClock) String() string {
 func (*SubtaskClock) ProtoMessage() {}
 
 func (x *SubtaskClock) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[35]
+	mi := &file_proto_apipb_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2816,7 +2911,7 @@ func (x *SubtaskClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskClock.ProtoReflect.Descriptor instead.
 func (*SubtaskClock) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{35}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SubtaskClock) GetIndex() int32 {
@@ -2871,7 +2966,7 @@ type Blame struct {
 
 func (x *Blame) Reset() {
 	*x = Blame{}
-	mi := &file_proto_apipb_api_proto_msgTypes[36]
+	mi := &file_proto_apipb_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +2978,7 @@ func (x *Blame) String() string {
 func (*Blame) ProtoMessage() {}
 
 func (x *Blame) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[36]
+	mi := &file_proto_apipb_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +2991,7 @@ func (x *Blame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blame.ProtoReflect.Descriptor instead.
 func (*Blame) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{36}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Blame) GetSteps() []*BlameStep {
@@ -2969,7 +3064,7 @@ type BlameStep struct {
 
 func (x *BlameStep) Reset() {
 	*x = BlameStep{}
-	mi := &file_proto_apipb_api_proto_msgTypes[37]
+	mi := &file_proto_apipb_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2981,7 +3076,7 @@ func (x *BlameStep) String() string {
 func (*BlameStep) ProtoMessage() {}
 
 func (x *BlameStep) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[37]
+	mi := &file_proto_apipb_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2994,7 +3089,7 @@ func (x *BlameStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlameStep.ProtoReflect.Descriptor instead.
 func (*BlameStep) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{37}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BlameStep) GetOperator() string {
@@ -3052,7 +3147,7 @@ type UploadRequest struct {
 
 func (x *UploadRequest) Reset() {
 	*x = UploadRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[38]
+	mi := &file_proto_apipb_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3064,7 +3159,7 @@ func (x *UploadRequest) String() string {
 func (*UploadRequest) ProtoMessage() {}
 
 func (x *UploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[38]
+	mi := &file_proto_apipb_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3077,7 +3172,7 @@ func (x *UploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadRequest.ProtoReflect.Descriptor instead.
 func (*UploadRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{38}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UploadRequest) GetPart() isUploadRequest_Part {
@@ -3131,7 +3226,7 @@ type UploadHeader struct {
 
 func (x *UploadHeader) Reset() {
 	*x = UploadHeader{}
-	mi := &file_proto_apipb_api_proto_msgTypes[39]
+	mi := &file_proto_apipb_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3238,7 @@ func (x *UploadHeader) String() string {
 func (*UploadHeader) ProtoMessage() {}
 
 func (x *UploadHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[39]
+	mi := &file_proto_apipb_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3251,7 @@ func (x *UploadHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadHeader.ProtoReflect.Descriptor instead.
 func (*UploadHeader) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{39}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UploadHeader) GetDigest() string {
@@ -3183,7 +3278,7 @@ type UploadResponse struct {
 
 func (x *UploadResponse) Reset() {
 	*x = UploadResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[40]
+	mi := &file_proto_apipb_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3290,7 @@ func (x *UploadResponse) String() string {
 func (*UploadResponse) ProtoMessage() {}
 
 func (x *UploadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[40]
+	mi := &file_proto_apipb_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3303,7 @@ func (x *UploadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadResponse.ProtoReflect.Descriptor instead.
 func (*UploadResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{40}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UploadResponse) GetDigest() string {
@@ -3234,7 +3329,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[41]
+	mi := &file_proto_apipb_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3246,7 +3341,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[41]
+	mi := &file_proto_apipb_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3259,7 +3354,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{41}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StatRequest) GetDigest() string {
@@ -3279,7 +3374,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[42]
+	mi := &file_proto_apipb_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3291,7 +3386,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[42]
+	mi := &file_proto_apipb_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3304,7 +3399,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{42}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StatResponse) GetExists() bool {
@@ -3330,7 +3425,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[43]
+	mi := &file_proto_apipb_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3437,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[43]
+	mi := &file_proto_apipb_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3450,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{43}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FetchRequest) GetDigest() string {
@@ -3374,7 +3469,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_proto_apipb_api_proto_msgTypes[44]
+	mi := &file_proto_apipb_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +3481,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[44]
+	mi := &file_proto_apipb_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3494,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{44}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -3417,7 +3512,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[45]
+	mi := &file_proto_apipb_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3524,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[45]
+	mi := &file_proto_apipb_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3537,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{45}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{46}
 }
 
 type InfoResponse struct {
@@ -3463,7 +3558,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[46]
+	mi := &file_proto_apipb_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3475,7 +3570,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[46]
+	mi := &file_proto_apipb_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3488,7 +3583,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{46}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *InfoResponse) GetCluster() string {
@@ -3570,7 +3665,7 @@ type WorkersRequest struct {
 
 func (x *WorkersRequest) Reset() {
 	*x = WorkersRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[47]
+	mi := &file_proto_apipb_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3582,7 +3677,7 @@ func (x *WorkersRequest) String() string {
 func (*WorkersRequest) ProtoMessage() {}
 
 func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[47]
+	mi := &file_proto_apipb_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3595,7 +3690,7 @@ func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersRequest.ProtoReflect.Descriptor instead.
 func (*WorkersRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{47}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WorkersRequest) GetStale() bool {
@@ -3615,7 +3710,7 @@ type WorkersResponse struct {
 
 func (x *WorkersResponse) Reset() {
 	*x = WorkersResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[48]
+	mi := &file_proto_apipb_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +3722,7 @@ func (x *WorkersResponse) String() string {
 func (*WorkersResponse) ProtoMessage() {}
 
 func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[48]
+	mi := &file_proto_apipb_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3640,7 +3735,7 @@ func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersResponse.ProtoReflect.Descriptor instead.
 func (*WorkersResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{48}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WorkersResponse) GetWorkers() []*WorkerInfo {
@@ -3668,7 +3763,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[49]
+	mi := &file_proto_apipb_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +3775,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[49]
+	mi := &file_proto_apipb_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +3788,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{49}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WorkerInfo) GetWorker() *commandpb.Worker {
@@ -3727,7 +3822,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[50]
+	mi := &file_proto_apipb_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +3834,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[50]
+	mi := &file_proto_apipb_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +3847,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{50}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -3777,7 +3872,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[51]
+	mi := &file_proto_apipb_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +3884,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[51]
+	mi := &file_proto_apipb_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +3897,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{51}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{52}
 }
 
 type PeersRequest struct {
@@ -3814,7 +3909,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[52]
+	mi := &file_proto_apipb_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3921,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[52]
+	mi := &file_proto_apipb_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +3934,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{52}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PeersRequest) GetStale() bool {
@@ -3860,7 +3955,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[53]
+	mi := &file_proto_apipb_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,7 +3967,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[53]
+	mi := &file_proto_apipb_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +3980,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{53}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PeersResponse) GetPeers() []*PeerInfo {
@@ -3926,7 +4021,7 @@ type PeerInfo struct {
 
 func (x *PeerInfo) Reset() {
 	*x = PeerInfo{}
-	mi := &file_proto_apipb_api_proto_msgTypes[54]
+	mi := &file_proto_apipb_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4033,7 @@ func (x *PeerInfo) String() string {
 func (*PeerInfo) ProtoMessage() {}
 
 func (x *PeerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[54]
+	mi := &file_proto_apipb_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3951,7 +4046,7 @@ func (x *PeerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerInfo.ProtoReflect.Descriptor instead.
 func (*PeerInfo) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{54}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PeerInfo) GetId() string {
@@ -4028,7 +4123,7 @@ type AddPeerRequest struct {
 
 func (x *AddPeerRequest) Reset() {
 	*x = AddPeerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[55]
+	mi := &file_proto_apipb_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4040,7 +4135,7 @@ func (x *AddPeerRequest) String() string {
 func (*AddPeerRequest) ProtoMessage() {}
 
 func (x *AddPeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[55]
+	mi := &file_proto_apipb_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4053,7 +4148,7 @@ func (x *AddPeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPeerRequest.ProtoReflect.Descriptor instead.
 func (*AddPeerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{55}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AddPeerRequest) GetId() string {
@@ -4085,7 +4180,7 @@ type AddPeerResponse struct {
 
 func (x *AddPeerResponse) Reset() {
 	*x = AddPeerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[56]
+	mi := &file_proto_apipb_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4097,7 +4192,7 @@ func (x *AddPeerResponse) String() string {
 func (*AddPeerResponse) ProtoMessage() {}
 
 func (x *AddPeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[56]
+	mi := &file_proto_apipb_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4110,7 +4205,7 @@ func (x *AddPeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPeerResponse.ProtoReflect.Descriptor instead.
 func (*AddPeerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{56}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{57}
 }
 
 type RemovePeerRequest struct {
@@ -4123,7 +4218,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[57]
+	mi := &file_proto_apipb_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +4230,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[57]
+	mi := &file_proto_apipb_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4243,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{57}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -4173,7 +4268,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[58]
+	mi := &file_proto_apipb_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4185,7 +4280,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[58]
+	mi := &file_proto_apipb_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4198,7 +4293,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{58}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{59}
 }
 
 type TransferLeaderRequest struct {
@@ -4210,7 +4305,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[59]
+	mi := &file_proto_apipb_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4222,7 +4317,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[59]
+	mi := &file_proto_apipb_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4235,7 +4330,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{59}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -4254,7 +4349,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[60]
+	mi := &file_proto_apipb_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4266,7 +4361,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[60]
+	mi := &file_proto_apipb_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4279,7 +4374,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{60}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -4297,7 +4392,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[61]
+	mi := &file_proto_apipb_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4309,7 +4404,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[61]
+	mi := &file_proto_apipb_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4322,7 +4417,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{61}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{62}
 }
 
 type RestoreSnapshotRequest struct {
@@ -4334,7 +4429,7 @@ type RestoreSnapshotRequest struct {
 
 func (x *RestoreSnapshotRequest) Reset() {
 	*x = RestoreSnapshotRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[62]
+	mi := &file_proto_apipb_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4346,7 +4441,7 @@ func (x *RestoreSnapshotRequest) String() string {
 func (*RestoreSnapshotRequest) ProtoMessage() {}
 
 func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[62]
+	mi := &file_proto_apipb_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4359,7 +4454,7 @@ func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{62}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RestoreSnapshotRequest) GetData() []byte {
@@ -4378,7 +4473,7 @@ type RestoreSnapshotResponse struct {
 
 func (x *RestoreSnapshotResponse) Reset() {
 	*x = RestoreSnapshotResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[63]
+	mi := &file_proto_apipb_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4390,7 +4485,7 @@ func (x *RestoreSnapshotResponse) String() string {
 func (*RestoreSnapshotResponse) ProtoMessage() {}
 
 func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[63]
+	mi := &file_proto_apipb_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4403,7 +4498,7 @@ func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{63}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RestoreSnapshotResponse) GetIndex() uint64 {
@@ -4428,7 +4523,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[64]
+	mi := &file_proto_apipb_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4440,7 +4535,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[64]
+	mi := &file_proto_apipb_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4453,7 +4548,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{64}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *HelloRequest) GetId() string {
@@ -4522,7 +4617,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[65]
+	mi := &file_proto_apipb_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4534,7 +4629,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[65]
+	mi := &file_proto_apipb_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4547,7 +4642,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{65}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *HelloResponse) GetId() string {
@@ -4625,7 +4720,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[66]
+	mi := &file_proto_apipb_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4637,7 +4732,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[66]
+	mi := &file_proto_apipb_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4650,7 +4745,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{66}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *JoinRequest) GetId() string {
@@ -4690,7 +4785,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[67]
+	mi := &file_proto_apipb_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4702,7 +4797,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[67]
+	mi := &file_proto_apipb_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4715,7 +4810,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{67}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *JoinResponse) GetCluster() string {
@@ -4733,7 +4828,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[68]
+	mi := &file_proto_apipb_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4745,7 +4840,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[68]
+	mi := &file_proto_apipb_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4758,7 +4853,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{68}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{69}
 }
 
 type InventoryResponse struct {
@@ -4770,7 +4865,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[69]
+	mi := &file_proto_apipb_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4782,7 +4877,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[69]
+	mi := &file_proto_apipb_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4795,7 +4890,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{69}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *InventoryResponse) GetArtifacts() []string {
@@ -4814,7 +4909,7 @@ type ChainRequest struct {
 
 func (x *ChainRequest) Reset() {
 	*x = ChainRequest{}
-	mi := &file_proto_apipb_api_proto_msgTypes[70]
+	mi := &file_proto_apipb_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4826,7 +4921,7 @@ func (x *ChainRequest) String() string {
 func (*ChainRequest) ProtoMessage() {}
 
 func (x *ChainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[70]
+	mi := &file_proto_apipb_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4839,7 +4934,7 @@ func (x *ChainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainRequest.ProtoReflect.Descriptor instead.
 func (*ChainRequest) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{70}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ChainRequest) GetIndex() uint64 {
@@ -4860,7 +4955,7 @@ type ChainResponse struct {
 
 func (x *ChainResponse) Reset() {
 	*x = ChainResponse{}
-	mi := &file_proto_apipb_api_proto_msgTypes[71]
+	mi := &file_proto_apipb_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4872,7 +4967,7 @@ func (x *ChainResponse) String() string {
 func (*ChainResponse) ProtoMessage() {}
 
 func (x *ChainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_apipb_api_proto_msgTypes[71]
+	mi := &file_proto_apipb_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4885,7 +4980,7 @@ func (x *ChainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainResponse.ProtoReflect.Descriptor instead.
 func (*ChainResponse) Descriptor() ([]byte, []int) {
-	return file_proto_apipb_api_proto_rawDescGZIP(), []int{71}
+	return file_proto_apipb_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ChainResponse) GetApplied() uint64 {
@@ -4974,7 +5069,7 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"L\n" +
 	"\vWaitRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12+\n" +
-	"\x05until\x18\x02 \x03(\x0e2\x15.sluice.job.JobStatusR\x05until\"\x96\b\n" +
+	"\x05until\x18\x02 \x03(\x0e2\x15.sluice.job.JobStatusR\x05until\"\x8b\t\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12-\n" +
@@ -5003,7 +5098,9 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\brevision\x18\x16 \x01(\x04R\brevision\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x17 \x01(\tR\trequestId\x12\x1a\n" +
-	"\bartifact\x18\x18 \x01(\tR\bartifact\x1a9\n" +
+	"\bartifact\x18\x18 \x01(\tR\bartifact\x12/\n" +
+	"\x13checkpoint_failures\x18\x19 \x01(\x05R\x12checkpointFailures\x12B\n" +
+	"\x12checkpoint_failure\x18\x1a \x01(\v2\x13.sluice.job.FailureR\x11checkpointFailure\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -5116,7 +5213,15 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\x16DeleteSavepointRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\"\x19\n" +
-	"\x17DeleteSavepointResponse\"@\n" +
+	"\x17DeleteSavepointResponse\"\x85\x01\n" +
+	"\x11ReadObjectRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x02 \x01(\x04R\n" +
+	"checkpoint\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04copy\x18\x04 \x01(\rR\x04copy\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x03R\x06offset\"@\n" +
 	"\rCancelRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1d\n" +
 	"\n" +
@@ -5313,7 +5418,7 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\rBLAME_NO_TIME\x10\t\x12\x0f\n" +
 	"\vBLAME_ENDED\x10\n" +
 	"\x12\x10\n" +
-	"\fBLAME_STORED\x10\v2\xf5\x06\n" +
+	"\fBLAME_STORED\x10\v2\xb7\a\n" +
 	"\x04Jobs\x12?\n" +
 	"\x06Submit\x12\x19.sluice.api.SubmitRequest\x1a\x1a.sluice.api.SubmitResponse\x129\n" +
 	"\x04Plan\x12\x17.sluice.api.PlanRequest\x1a\x18.sluice.api.PlanResponse\x129\n" +
@@ -5328,7 +5433,9 @@ const file_proto_apipb_api_proto_rawDesc = "" +
 	"\vCheckpoints\x12\x1e.sluice.api.CheckpointsRequest\x1a\x1f.sluice.api.CheckpointsResponse\x12H\n" +
 	"\tSavepoint\x12\x1c.sluice.api.SavepointRequest\x1a\x1d.sluice.api.SavepointResponse\x12Z\n" +
 	"\x0fDeleteSavepoint\x12\".sluice.api.DeleteSavepointRequest\x1a#.sluice.api.DeleteSavepointResponse\x12B\n" +
-	"\aRescale\x12\x1a.sluice.api.RescaleRequest\x1a\x1b.sluice.api.RescaleResponse2\xc1\x01\n" +
+	"\aRescale\x12\x1a.sluice.api.RescaleRequest\x1a\x1b.sluice.api.RescaleResponse\x12@\n" +
+	"\n" +
+	"ReadObject\x12\x1d.sluice.api.ReadObjectRequest\x1a\x11.sluice.api.Chunk0\x012\xc1\x01\n" +
 	"\tArtifacts\x12A\n" +
 	"\x06Upload\x12\x19.sluice.api.UploadRequest\x1a\x1a.sluice.api.UploadResponse(\x01\x129\n" +
 	"\x04Stat\x12\x17.sluice.api.StatRequest\x1a\x18.sluice.api.StatResponse\x126\n" +
@@ -5364,7 +5471,7 @@ func file_proto_apipb_api_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_apipb_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_apipb_api_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_proto_apipb_api_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_proto_apipb_api_proto_goTypes = []any{
 	(BlameCause)(0),                 // 0: sluice.api.BlameCause
 	(*ErrorDetail)(nil),             // 1: sluice.api.ErrorDetail
@@ -5394,200 +5501,204 @@ var file_proto_apipb_api_proto_goTypes = []any{
 	(*RescaleResponse)(nil),         // 25: sluice.api.RescaleResponse
 	(*DeleteSavepointRequest)(nil),  // 26: sluice.api.DeleteSavepointRequest
 	(*DeleteSavepointResponse)(nil), // 27: sluice.api.DeleteSavepointResponse
-	(*CancelRequest)(nil),           // 28: sluice.api.CancelRequest
-	(*CancelResponse)(nil),          // 29: sluice.api.CancelResponse
-	(*EventsRequest)(nil),           // 30: sluice.api.EventsRequest
-	(*LogsRequest)(nil),             // 31: sluice.api.LogsRequest
-	(*LogLine)(nil),                 // 32: sluice.api.LogLine
-	(*WatermarksRequest)(nil),       // 33: sluice.api.WatermarksRequest
-	(*WatermarksResponse)(nil),      // 34: sluice.api.WatermarksResponse
-	(*OperatorClock)(nil),           // 35: sluice.api.OperatorClock
-	(*SubtaskClock)(nil),            // 36: sluice.api.SubtaskClock
-	(*Blame)(nil),                   // 37: sluice.api.Blame
-	(*BlameStep)(nil),               // 38: sluice.api.BlameStep
-	(*UploadRequest)(nil),           // 39: sluice.api.UploadRequest
-	(*UploadHeader)(nil),            // 40: sluice.api.UploadHeader
-	(*UploadResponse)(nil),          // 41: sluice.api.UploadResponse
-	(*StatRequest)(nil),             // 42: sluice.api.StatRequest
-	(*StatResponse)(nil),            // 43: sluice.api.StatResponse
-	(*FetchRequest)(nil),            // 44: sluice.api.FetchRequest
-	(*Chunk)(nil),                   // 45: sluice.api.Chunk
-	(*InfoRequest)(nil),             // 46: sluice.api.InfoRequest
-	(*InfoResponse)(nil),            // 47: sluice.api.InfoResponse
-	(*WorkersRequest)(nil),          // 48: sluice.api.WorkersRequest
-	(*WorkersResponse)(nil),         // 49: sluice.api.WorkersResponse
-	(*WorkerInfo)(nil),              // 50: sluice.api.WorkerInfo
-	(*DrainWorkerRequest)(nil),      // 51: sluice.api.DrainWorkerRequest
-	(*DrainWorkerResponse)(nil),     // 52: sluice.api.DrainWorkerResponse
-	(*PeersRequest)(nil),            // 53: sluice.api.PeersRequest
-	(*PeersResponse)(nil),           // 54: sluice.api.PeersResponse
-	(*PeerInfo)(nil),                // 55: sluice.api.PeerInfo
-	(*AddPeerRequest)(nil),          // 56: sluice.api.AddPeerRequest
-	(*AddPeerResponse)(nil),         // 57: sluice.api.AddPeerResponse
-	(*RemovePeerRequest)(nil),       // 58: sluice.api.RemovePeerRequest
-	(*RemovePeerResponse)(nil),      // 59: sluice.api.RemovePeerResponse
-	(*TransferLeaderRequest)(nil),   // 60: sluice.api.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 61: sluice.api.TransferLeaderResponse
-	(*SaveSnapshotRequest)(nil),     // 62: sluice.api.SaveSnapshotRequest
-	(*RestoreSnapshotRequest)(nil),  // 63: sluice.api.RestoreSnapshotRequest
-	(*RestoreSnapshotResponse)(nil), // 64: sluice.api.RestoreSnapshotResponse
-	(*HelloRequest)(nil),            // 65: sluice.api.HelloRequest
-	(*HelloResponse)(nil),           // 66: sluice.api.HelloResponse
-	(*JoinRequest)(nil),             // 67: sluice.api.JoinRequest
-	(*JoinResponse)(nil),            // 68: sluice.api.JoinResponse
-	(*InventoryRequest)(nil),        // 69: sluice.api.InventoryRequest
-	(*InventoryResponse)(nil),       // 70: sluice.api.InventoryResponse
-	(*ChainRequest)(nil),            // 71: sluice.api.ChainRequest
-	(*ChainResponse)(nil),           // 72: sluice.api.ChainResponse
-	nil,                             // 73: sluice.api.StatusResponse.ParamsEntry
-	nil,                             // 74: sluice.api.StatusResponse.SettingsEntry
-	(*jobpb.JobSpec)(nil),           // 75: sluice.job.JobSpec
-	(*jobpb.Plan)(nil),              // 76: sluice.job.Plan
-	(*jobpb.Diagnostic)(nil),        // 77: sluice.job.Diagnostic
-	(jobpb.JobStatus)(0),            // 78: sluice.job.JobStatus
-	(*jobpb.Failure)(nil),           // 79: sluice.job.Failure
-	(jobpb.SubtaskState)(0),         // 80: sluice.job.SubtaskState
-	(*jobpb.Counters)(nil),          // 81: sluice.job.Counters
-	(jobpb.RegionStatus)(0),         // 82: sluice.job.RegionStatus
-	(jobpb.Partitioner)(0),          // 83: sluice.job.Partitioner
-	(jobpb.ExchangeKind)(0),         // 84: sluice.job.ExchangeKind
-	(jobpb.Guarantee)(0),            // 85: sluice.job.Guarantee
-	(*jobpb.CheckpointStart)(nil),   // 86: sluice.job.CheckpointStart
-	(*jobpb.CheckpointRecord)(nil),  // 87: sluice.job.CheckpointRecord
-	(jobpb.CheckpointKind)(0),       // 88: sluice.job.CheckpointKind
-	(*jobpb.Object)(nil),            // 89: sluice.job.Object
-	(taskpb.ClockState)(0),          // 90: sluice.task.ClockState
-	(*taskpb.Clock)(nil),            // 91: sluice.task.Clock
-	(*taskpb.SplitClock)(nil),       // 92: sluice.task.SplitClock
-	(*commandpb.Worker)(nil),        // 93: sluice.command.Worker
-	(*jobpb.Event)(nil),             // 94: sluice.job.Event
+	(*ReadObjectRequest)(nil),       // 28: sluice.api.ReadObjectRequest
+	(*CancelRequest)(nil),           // 29: sluice.api.CancelRequest
+	(*CancelResponse)(nil),          // 30: sluice.api.CancelResponse
+	(*EventsRequest)(nil),           // 31: sluice.api.EventsRequest
+	(*LogsRequest)(nil),             // 32: sluice.api.LogsRequest
+	(*LogLine)(nil),                 // 33: sluice.api.LogLine
+	(*WatermarksRequest)(nil),       // 34: sluice.api.WatermarksRequest
+	(*WatermarksResponse)(nil),      // 35: sluice.api.WatermarksResponse
+	(*OperatorClock)(nil),           // 36: sluice.api.OperatorClock
+	(*SubtaskClock)(nil),            // 37: sluice.api.SubtaskClock
+	(*Blame)(nil),                   // 38: sluice.api.Blame
+	(*BlameStep)(nil),               // 39: sluice.api.BlameStep
+	(*UploadRequest)(nil),           // 40: sluice.api.UploadRequest
+	(*UploadHeader)(nil),            // 41: sluice.api.UploadHeader
+	(*UploadResponse)(nil),          // 42: sluice.api.UploadResponse
+	(*StatRequest)(nil),             // 43: sluice.api.StatRequest
+	(*StatResponse)(nil),            // 44: sluice.api.StatResponse
+	(*FetchRequest)(nil),            // 45: sluice.api.FetchRequest
+	(*Chunk)(nil),                   // 46: sluice.api.Chunk
+	(*InfoRequest)(nil),             // 47: sluice.api.InfoRequest
+	(*InfoResponse)(nil),            // 48: sluice.api.InfoResponse
+	(*WorkersRequest)(nil),          // 49: sluice.api.WorkersRequest
+	(*WorkersResponse)(nil),         // 50: sluice.api.WorkersResponse
+	(*WorkerInfo)(nil),              // 51: sluice.api.WorkerInfo
+	(*DrainWorkerRequest)(nil),      // 52: sluice.api.DrainWorkerRequest
+	(*DrainWorkerResponse)(nil),     // 53: sluice.api.DrainWorkerResponse
+	(*PeersRequest)(nil),            // 54: sluice.api.PeersRequest
+	(*PeersResponse)(nil),           // 55: sluice.api.PeersResponse
+	(*PeerInfo)(nil),                // 56: sluice.api.PeerInfo
+	(*AddPeerRequest)(nil),          // 57: sluice.api.AddPeerRequest
+	(*AddPeerResponse)(nil),         // 58: sluice.api.AddPeerResponse
+	(*RemovePeerRequest)(nil),       // 59: sluice.api.RemovePeerRequest
+	(*RemovePeerResponse)(nil),      // 60: sluice.api.RemovePeerResponse
+	(*TransferLeaderRequest)(nil),   // 61: sluice.api.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 62: sluice.api.TransferLeaderResponse
+	(*SaveSnapshotRequest)(nil),     // 63: sluice.api.SaveSnapshotRequest
+	(*RestoreSnapshotRequest)(nil),  // 64: sluice.api.RestoreSnapshotRequest
+	(*RestoreSnapshotResponse)(nil), // 65: sluice.api.RestoreSnapshotResponse
+	(*HelloRequest)(nil),            // 66: sluice.api.HelloRequest
+	(*HelloResponse)(nil),           // 67: sluice.api.HelloResponse
+	(*JoinRequest)(nil),             // 68: sluice.api.JoinRequest
+	(*JoinResponse)(nil),            // 69: sluice.api.JoinResponse
+	(*InventoryRequest)(nil),        // 70: sluice.api.InventoryRequest
+	(*InventoryResponse)(nil),       // 71: sluice.api.InventoryResponse
+	(*ChainRequest)(nil),            // 72: sluice.api.ChainRequest
+	(*ChainResponse)(nil),           // 73: sluice.api.ChainResponse
+	nil,                             // 74: sluice.api.StatusResponse.ParamsEntry
+	nil,                             // 75: sluice.api.StatusResponse.SettingsEntry
+	(*jobpb.JobSpec)(nil),           // 76: sluice.job.JobSpec
+	(*jobpb.Plan)(nil),              // 77: sluice.job.Plan
+	(*jobpb.Diagnostic)(nil),        // 78: sluice.job.Diagnostic
+	(jobpb.JobStatus)(0),            // 79: sluice.job.JobStatus
+	(*jobpb.Failure)(nil),           // 80: sluice.job.Failure
+	(jobpb.SubtaskState)(0),         // 81: sluice.job.SubtaskState
+	(*jobpb.Counters)(nil),          // 82: sluice.job.Counters
+	(jobpb.RegionStatus)(0),         // 83: sluice.job.RegionStatus
+	(jobpb.Partitioner)(0),          // 84: sluice.job.Partitioner
+	(jobpb.ExchangeKind)(0),         // 85: sluice.job.ExchangeKind
+	(jobpb.Guarantee)(0),            // 86: sluice.job.Guarantee
+	(*jobpb.CheckpointStart)(nil),   // 87: sluice.job.CheckpointStart
+	(*jobpb.CheckpointRecord)(nil),  // 88: sluice.job.CheckpointRecord
+	(jobpb.CheckpointKind)(0),       // 89: sluice.job.CheckpointKind
+	(*jobpb.Object)(nil),            // 90: sluice.job.Object
+	(taskpb.ClockState)(0),          // 91: sluice.task.ClockState
+	(*taskpb.Clock)(nil),            // 92: sluice.task.Clock
+	(*taskpb.SplitClock)(nil),       // 93: sluice.task.SplitClock
+	(*commandpb.Worker)(nil),        // 94: sluice.command.Worker
+	(*jobpb.Event)(nil),             // 95: sluice.job.Event
 }
 var file_proto_apipb_api_proto_depIdxs = []int32{
-	75, // 0: sluice.api.SubmitRequest.spec:type_name -> sluice.job.JobSpec
-	75, // 1: sluice.api.PlanRequest.spec:type_name -> sluice.job.JobSpec
-	76, // 2: sluice.api.PlanResponse.plan:type_name -> sluice.job.Plan
-	77, // 3: sluice.api.PlanResponse.errors:type_name -> sluice.job.Diagnostic
+	76, // 0: sluice.api.SubmitRequest.spec:type_name -> sluice.job.JobSpec
+	76, // 1: sluice.api.PlanRequest.spec:type_name -> sluice.job.JobSpec
+	77, // 2: sluice.api.PlanResponse.plan:type_name -> sluice.job.Plan
+	78, // 3: sluice.api.PlanResponse.errors:type_name -> sluice.job.Diagnostic
 	16, // 4: sluice.api.PlanResponse.edges:type_name -> sluice.api.EdgeInfo
 	14, // 5: sluice.api.PlanResponse.regions:type_name -> sluice.api.RegionInfo
-	78, // 6: sluice.api.ListRequest.status:type_name -> sluice.job.JobStatus
+	79, // 6: sluice.api.ListRequest.status:type_name -> sluice.job.JobStatus
 	8,  // 7: sluice.api.ListResponse.jobs:type_name -> sluice.api.JobSummary
 	9,  // 8: sluice.api.ListResponse.read:type_name -> sluice.api.ReadInfo
-	78, // 9: sluice.api.JobSummary.status:type_name -> sluice.job.JobStatus
-	78, // 10: sluice.api.WaitRequest.until:type_name -> sluice.job.JobStatus
-	78, // 11: sluice.api.StatusResponse.status:type_name -> sluice.job.JobStatus
+	79, // 9: sluice.api.JobSummary.status:type_name -> sluice.job.JobStatus
+	79, // 10: sluice.api.WaitRequest.until:type_name -> sluice.job.JobStatus
+	79, // 11: sluice.api.StatusResponse.status:type_name -> sluice.job.JobStatus
 	13, // 12: sluice.api.StatusResponse.subtasks:type_name -> sluice.api.SubtaskStatus
 	14, // 13: sluice.api.StatusResponse.regions:type_name -> sluice.api.RegionInfo
 	16, // 14: sluice.api.StatusResponse.edges:type_name -> sluice.api.EdgeInfo
-	79, // 15: sluice.api.StatusResponse.failure:type_name -> sluice.job.Failure
-	79, // 16: sluice.api.StatusResponse.failures:type_name -> sluice.job.Failure
+	80, // 15: sluice.api.StatusResponse.failure:type_name -> sluice.job.Failure
+	80, // 16: sluice.api.StatusResponse.failures:type_name -> sluice.job.Failure
 	18, // 17: sluice.api.StatusResponse.sinks:type_name -> sluice.api.SinkInfo
-	77, // 18: sluice.api.StatusResponse.warnings:type_name -> sluice.job.Diagnostic
-	73, // 19: sluice.api.StatusResponse.params:type_name -> sluice.api.StatusResponse.ParamsEntry
-	74, // 20: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
+	78, // 18: sluice.api.StatusResponse.warnings:type_name -> sluice.job.Diagnostic
+	74, // 19: sluice.api.StatusResponse.params:type_name -> sluice.api.StatusResponse.ParamsEntry
+	75, // 20: sluice.api.StatusResponse.settings:type_name -> sluice.api.StatusResponse.SettingsEntry
 	9,  // 21: sluice.api.StatusResponse.read:type_name -> sluice.api.ReadInfo
-	80, // 22: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
-	81, // 23: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
-	82, // 24: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
-	15, // 25: sluice.api.RegionInfo.after:type_name -> sluice.api.RegionRange
-	83, // 26: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
-	84, // 27: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
-	17, // 28: sluice.api.EdgeInfo.result:type_name -> sluice.api.ResultInfo
-	85, // 29: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
-	78, // 30: sluice.api.CheckpointsResponse.status:type_name -> sluice.job.JobStatus
-	21, // 31: sluice.api.CheckpointsResponse.kept:type_name -> sluice.api.CheckpointInfo
-	86, // 32: sluice.api.CheckpointsResponse.under_way:type_name -> sluice.job.CheckpointStart
-	87, // 33: sluice.api.CheckpointsResponse.history:type_name -> sluice.job.CheckpointRecord
-	9,  // 34: sluice.api.CheckpointsResponse.read:type_name -> sluice.api.ReadInfo
-	88, // 35: sluice.api.CheckpointInfo.kind:type_name -> sluice.job.CheckpointKind
-	89, // 36: sluice.api.CheckpointInfo.manifest:type_name -> sluice.job.Object
-	88, // 37: sluice.api.SavepointRequest.kind:type_name -> sluice.job.CheckpointKind
-	21, // 38: sluice.api.SavepointResponse.savepoint:type_name -> sluice.api.CheckpointInfo
-	78, // 39: sluice.api.SavepointResponse.status:type_name -> sluice.job.JobStatus
-	78, // 40: sluice.api.RescaleResponse.status:type_name -> sluice.job.JobStatus
-	78, // 41: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
-	78, // 42: sluice.api.WatermarksResponse.status:type_name -> sluice.job.JobStatus
-	35, // 43: sluice.api.WatermarksResponse.operators:type_name -> sluice.api.OperatorClock
-	37, // 44: sluice.api.WatermarksResponse.blames:type_name -> sluice.api.Blame
-	9,  // 45: sluice.api.WatermarksResponse.read:type_name -> sluice.api.ReadInfo
-	90, // 46: sluice.api.OperatorClock.state:type_name -> sluice.task.ClockState
-	36, // 47: sluice.api.OperatorClock.subtasks:type_name -> sluice.api.SubtaskClock
-	80, // 48: sluice.api.SubtaskClock.state:type_name -> sluice.job.SubtaskState
-	91, // 49: sluice.api.SubtaskClock.clock:type_name -> sluice.task.Clock
-	38, // 50: sluice.api.Blame.steps:type_name -> sluice.api.BlameStep
-	0,  // 51: sluice.api.Blame.cause:type_name -> sluice.api.BlameCause
-	92, // 52: sluice.api.Blame.split:type_name -> sluice.task.SplitClock
-	80, // 53: sluice.api.Blame.state:type_name -> sluice.job.SubtaskState
-	40, // 54: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
-	50, // 55: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
-	9,  // 56: sluice.api.WorkersResponse.read:type_name -> sluice.api.ReadInfo
-	93, // 57: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
-	55, // 58: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
-	9,  // 59: sluice.api.PeersResponse.read:type_name -> sluice.api.ReadInfo
-	2,  // 60: sluice.api.Jobs.Submit:input_type -> sluice.api.SubmitRequest
-	4,  // 61: sluice.api.Jobs.Plan:input_type -> sluice.api.PlanRequest
-	6,  // 62: sluice.api.Jobs.List:input_type -> sluice.api.ListRequest
-	10, // 63: sluice.api.Jobs.Status:input_type -> sluice.api.StatusRequest
-	11, // 64: sluice.api.Jobs.Wait:input_type -> sluice.api.WaitRequest
-	28, // 65: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
-	30, // 66: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
-	31, // 67: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
-	33, // 68: sluice.api.Jobs.Watermarks:input_type -> sluice.api.WatermarksRequest
-	19, // 69: sluice.api.Jobs.Checkpoints:input_type -> sluice.api.CheckpointsRequest
-	22, // 70: sluice.api.Jobs.Savepoint:input_type -> sluice.api.SavepointRequest
-	26, // 71: sluice.api.Jobs.DeleteSavepoint:input_type -> sluice.api.DeleteSavepointRequest
-	24, // 72: sluice.api.Jobs.Rescale:input_type -> sluice.api.RescaleRequest
-	39, // 73: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
-	42, // 74: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
-	44, // 75: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
-	46, // 76: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
-	48, // 77: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
-	51, // 78: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
-	53, // 79: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
-	56, // 80: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
-	58, // 81: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
-	60, // 82: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
-	62, // 83: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
-	63, // 84: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
-	65, // 85: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
-	67, // 86: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
-	39, // 87: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
-	69, // 88: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
-	71, // 89: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
-	3,  // 90: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
-	5,  // 91: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
-	7,  // 92: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
-	12, // 93: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
-	12, // 94: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
-	29, // 95: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
-	94, // 96: sluice.api.Jobs.Events:output_type -> sluice.job.Event
-	32, // 97: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
-	34, // 98: sluice.api.Jobs.Watermarks:output_type -> sluice.api.WatermarksResponse
-	20, // 99: sluice.api.Jobs.Checkpoints:output_type -> sluice.api.CheckpointsResponse
-	23, // 100: sluice.api.Jobs.Savepoint:output_type -> sluice.api.SavepointResponse
-	27, // 101: sluice.api.Jobs.DeleteSavepoint:output_type -> sluice.api.DeleteSavepointResponse
-	25, // 102: sluice.api.Jobs.Rescale:output_type -> sluice.api.RescaleResponse
-	41, // 103: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
-	43, // 104: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
-	45, // 105: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
-	47, // 106: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
-	49, // 107: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
-	52, // 108: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
-	54, // 109: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
-	57, // 110: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
-	59, // 111: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
-	61, // 112: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
-	45, // 113: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
-	64, // 114: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
-	66, // 115: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
-	68, // 116: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
-	41, // 117: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
-	70, // 118: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
-	72, // 119: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
-	90, // [90:120] is the sub-list for method output_type
-	60, // [60:90] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	80, // 22: sluice.api.StatusResponse.checkpoint_failure:type_name -> sluice.job.Failure
+	81, // 23: sluice.api.SubtaskStatus.state:type_name -> sluice.job.SubtaskState
+	82, // 24: sluice.api.SubtaskStatus.counters:type_name -> sluice.job.Counters
+	83, // 25: sluice.api.RegionInfo.state:type_name -> sluice.job.RegionStatus
+	15, // 26: sluice.api.RegionInfo.after:type_name -> sluice.api.RegionRange
+	84, // 27: sluice.api.EdgeInfo.partitioner:type_name -> sluice.job.Partitioner
+	85, // 28: sluice.api.EdgeInfo.exchange:type_name -> sluice.job.ExchangeKind
+	17, // 29: sluice.api.EdgeInfo.result:type_name -> sluice.api.ResultInfo
+	86, // 30: sluice.api.SinkInfo.guarantee:type_name -> sluice.job.Guarantee
+	79, // 31: sluice.api.CheckpointsResponse.status:type_name -> sluice.job.JobStatus
+	21, // 32: sluice.api.CheckpointsResponse.kept:type_name -> sluice.api.CheckpointInfo
+	87, // 33: sluice.api.CheckpointsResponse.under_way:type_name -> sluice.job.CheckpointStart
+	88, // 34: sluice.api.CheckpointsResponse.history:type_name -> sluice.job.CheckpointRecord
+	9,  // 35: sluice.api.CheckpointsResponse.read:type_name -> sluice.api.ReadInfo
+	89, // 36: sluice.api.CheckpointInfo.kind:type_name -> sluice.job.CheckpointKind
+	90, // 37: sluice.api.CheckpointInfo.manifest:type_name -> sluice.job.Object
+	89, // 38: sluice.api.SavepointRequest.kind:type_name -> sluice.job.CheckpointKind
+	21, // 39: sluice.api.SavepointResponse.savepoint:type_name -> sluice.api.CheckpointInfo
+	79, // 40: sluice.api.SavepointResponse.status:type_name -> sluice.job.JobStatus
+	79, // 41: sluice.api.RescaleResponse.status:type_name -> sluice.job.JobStatus
+	79, // 42: sluice.api.CancelResponse.status:type_name -> sluice.job.JobStatus
+	79, // 43: sluice.api.WatermarksResponse.status:type_name -> sluice.job.JobStatus
+	36, // 44: sluice.api.WatermarksResponse.operators:type_name -> sluice.api.OperatorClock
+	38, // 45: sluice.api.WatermarksResponse.blames:type_name -> sluice.api.Blame
+	9,  // 46: sluice.api.WatermarksResponse.read:type_name -> sluice.api.ReadInfo
+	91, // 47: sluice.api.OperatorClock.state:type_name -> sluice.task.ClockState
+	37, // 48: sluice.api.OperatorClock.subtasks:type_name -> sluice.api.SubtaskClock
+	81, // 49: sluice.api.SubtaskClock.state:type_name -> sluice.job.SubtaskState
+	92, // 50: sluice.api.SubtaskClock.clock:type_name -> sluice.task.Clock
+	39, // 51: sluice.api.Blame.steps:type_name -> sluice.api.BlameStep
+	0,  // 52: sluice.api.Blame.cause:type_name -> sluice.api.BlameCause
+	93, // 53: sluice.api.Blame.split:type_name -> sluice.task.SplitClock
+	81, // 54: sluice.api.Blame.state:type_name -> sluice.job.SubtaskState
+	41, // 55: sluice.api.UploadRequest.header:type_name -> sluice.api.UploadHeader
+	51, // 56: sluice.api.WorkersResponse.workers:type_name -> sluice.api.WorkerInfo
+	9,  // 57: sluice.api.WorkersResponse.read:type_name -> sluice.api.ReadInfo
+	94, // 58: sluice.api.WorkerInfo.worker:type_name -> sluice.command.Worker
+	56, // 59: sluice.api.PeersResponse.peers:type_name -> sluice.api.PeerInfo
+	9,  // 60: sluice.api.PeersResponse.read:type_name -> sluice.api.ReadInfo
+	2,  // 61: sluice.api.Jobs.Submit:input_type -> sluice.api.SubmitRequest
+	4,  // 62: sluice.api.Jobs.Plan:input_type -> sluice.api.PlanRequest
+	6,  // 63: sluice.api.Jobs.List:input_type -> sluice.api.ListRequest
+	10, // 64: sluice.api.Jobs.Status:input_type -> sluice.api.StatusRequest
+	11, // 65: sluice.api.Jobs.Wait:input_type -> sluice.api.WaitRequest
+	29, // 66: sluice.api.Jobs.Cancel:input_type -> sluice.api.CancelRequest
+	31, // 67: sluice.api.Jobs.Events:input_type -> sluice.api.EventsRequest
+	32, // 68: sluice.api.Jobs.Logs:input_type -> sluice.api.LogsRequest
+	34, // 69: sluice.api.Jobs.Watermarks:input_type -> sluice.api.WatermarksRequest
+	19, // 70: sluice.api.Jobs.Checkpoints:input_type -> sluice.api.CheckpointsRequest
+	22, // 71: sluice.api.Jobs.Savepoint:input_type -> sluice.api.SavepointRequest
+	26, // 72: sluice.api.Jobs.DeleteSavepoint:input_type -> sluice.api.DeleteSavepointRequest
+	24, // 73: sluice.api.Jobs.Rescale:input_type -> sluice.api.RescaleRequest
+	28, // 74: sluice.api.Jobs.ReadObject:input_type -> sluice.api.ReadObjectRequest
+	40, // 75: sluice.api.Artifacts.Upload:input_type -> sluice.api.UploadRequest
+	43, // 76: sluice.api.Artifacts.Stat:input_type -> sluice.api.StatRequest
+	45, // 77: sluice.api.Artifacts.Fetch:input_type -> sluice.api.FetchRequest
+	47, // 78: sluice.api.Cluster.Info:input_type -> sluice.api.InfoRequest
+	49, // 79: sluice.api.Cluster.Workers:input_type -> sluice.api.WorkersRequest
+	52, // 80: sluice.api.Cluster.DrainWorker:input_type -> sluice.api.DrainWorkerRequest
+	54, // 81: sluice.api.Cluster.Peers:input_type -> sluice.api.PeersRequest
+	57, // 82: sluice.api.Cluster.AddPeer:input_type -> sluice.api.AddPeerRequest
+	59, // 83: sluice.api.Cluster.RemovePeer:input_type -> sluice.api.RemovePeerRequest
+	61, // 84: sluice.api.Cluster.TransferLeader:input_type -> sluice.api.TransferLeaderRequest
+	63, // 85: sluice.api.Cluster.SaveSnapshot:input_type -> sluice.api.SaveSnapshotRequest
+	64, // 86: sluice.api.Cluster.RestoreSnapshot:input_type -> sluice.api.RestoreSnapshotRequest
+	66, // 87: sluice.api.Node.Hello:input_type -> sluice.api.HelloRequest
+	68, // 88: sluice.api.Node.Join:input_type -> sluice.api.JoinRequest
+	40, // 89: sluice.api.Node.StoreArtifact:input_type -> sluice.api.UploadRequest
+	70, // 90: sluice.api.Node.Inventory:input_type -> sluice.api.InventoryRequest
+	72, // 91: sluice.api.Node.Chain:input_type -> sluice.api.ChainRequest
+	3,  // 92: sluice.api.Jobs.Submit:output_type -> sluice.api.SubmitResponse
+	5,  // 93: sluice.api.Jobs.Plan:output_type -> sluice.api.PlanResponse
+	7,  // 94: sluice.api.Jobs.List:output_type -> sluice.api.ListResponse
+	12, // 95: sluice.api.Jobs.Status:output_type -> sluice.api.StatusResponse
+	12, // 96: sluice.api.Jobs.Wait:output_type -> sluice.api.StatusResponse
+	30, // 97: sluice.api.Jobs.Cancel:output_type -> sluice.api.CancelResponse
+	95, // 98: sluice.api.Jobs.Events:output_type -> sluice.job.Event
+	33, // 99: sluice.api.Jobs.Logs:output_type -> sluice.api.LogLine
+	35, // 100: sluice.api.Jobs.Watermarks:output_type -> sluice.api.WatermarksResponse
+	20, // 101: sluice.api.Jobs.Checkpoints:output_type -> sluice.api.CheckpointsResponse
+	23, // 102: sluice.api.Jobs.Savepoint:output_type -> sluice.api.SavepointResponse
+	27, // 103: sluice.api.Jobs.DeleteSavepoint:output_type -> sluice.api.DeleteSavepointResponse
+	25, // 104: sluice.api.Jobs.Rescale:output_type -> sluice.api.RescaleResponse
+	46, // 105: sluice.api.Jobs.ReadObject:output_type -> sluice.api.Chunk
+	42, // 106: sluice.api.Artifacts.Upload:output_type -> sluice.api.UploadResponse
+	44, // 107: sluice.api.Artifacts.Stat:output_type -> sluice.api.StatResponse
+	46, // 108: sluice.api.Artifacts.Fetch:output_type -> sluice.api.Chunk
+	48, // 109: sluice.api.Cluster.Info:output_type -> sluice.api.InfoResponse
+	50, // 110: sluice.api.Cluster.Workers:output_type -> sluice.api.WorkersResponse
+	53, // 111: sluice.api.Cluster.DrainWorker:output_type -> sluice.api.DrainWorkerResponse
+	55, // 112: sluice.api.Cluster.Peers:output_type -> sluice.api.PeersResponse
+	58, // 113: sluice.api.Cluster.AddPeer:output_type -> sluice.api.AddPeerResponse
+	60, // 114: sluice.api.Cluster.RemovePeer:output_type -> sluice.api.RemovePeerResponse
+	62, // 115: sluice.api.Cluster.TransferLeader:output_type -> sluice.api.TransferLeaderResponse
+	46, // 116: sluice.api.Cluster.SaveSnapshot:output_type -> sluice.api.Chunk
+	65, // 117: sluice.api.Cluster.RestoreSnapshot:output_type -> sluice.api.RestoreSnapshotResponse
+	67, // 118: sluice.api.Node.Hello:output_type -> sluice.api.HelloResponse
+	69, // 119: sluice.api.Node.Join:output_type -> sluice.api.JoinResponse
+	42, // 120: sluice.api.Node.StoreArtifact:output_type -> sluice.api.UploadResponse
+	71, // 121: sluice.api.Node.Inventory:output_type -> sluice.api.InventoryResponse
+	73, // 122: sluice.api.Node.Chain:output_type -> sluice.api.ChainResponse
+	92, // [92:123] is the sub-list for method output_type
+	61, // [61:92] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_proto_apipb_api_proto_init() }
@@ -5599,7 +5710,7 @@ func file_proto_apipb_api_proto_init() {
 		(*PlanRequest_Spec)(nil),
 		(*PlanRequest_Job)(nil),
 	}
-	file_proto_apipb_api_proto_msgTypes[38].OneofWrappers = []any{
+	file_proto_apipb_api_proto_msgTypes[39].OneofWrappers = []any{
 		(*UploadRequest_Header)(nil),
 		(*UploadRequest_Data)(nil),
 	}
@@ -5609,7 +5720,7 @@ func file_proto_apipb_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_apipb_api_proto_rawDesc), len(file_proto_apipb_api_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   74,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -36,6 +36,7 @@ const (
 	Jobs_Savepoint_FullMethodName       = "/sluice.api.Jobs/Savepoint"
 	Jobs_DeleteSavepoint_FullMethodName = "/sluice.api.Jobs/DeleteSavepoint"
 	Jobs_Rescale_FullMethodName         = "/sluice.api.Jobs/Rescale"
+	Jobs_ReadObject_FullMethodName      = "/sluice.api.Jobs/ReadObject"
 )
 
 // JobsClient is the client API for Jobs service.
@@ -64,6 +65,9 @@ type JobsClient interface {
 	// Rescale lets a job go on at another parallelism, from a checkpoint that is taken for it. It answers when the next plan has taken
 	// over, or says why none has: then the job goes on as it was.
 	Rescale(ctx context.Context, in *RescaleRequest, opts ...grpc.CallOption) (*RescaleResponse, error)
+	// ReadObject reads the manifest of a checkpoint that is kept, or an object that it names, from wherever it is. What arrives is to be
+	// compared with the digest.
+	ReadObject(ctx context.Context, in *ReadObjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error)
 }
 
 type jobsClient struct {
@@ -222,6 +226,25 @@ func (c *jobsClient) Rescale(ctx context.Context, in *RescaleRequest, opts ...gr
 	return out, nil
 }
 
+func (c *jobsClient) ReadObject(ctx context.Context, in *ReadObjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[2], Jobs_ReadObject_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadObjectRequest, Chunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Jobs_ReadObjectClient = grpc.ServerStreamingClient[Chunk]
+
 // JobsServer is the server API for Jobs service.
 // All implementations must embed UnimplementedJobsServer
 // for forward compatibility.
@@ -248,6 +271,9 @@ type JobsServer interface {
 	// Rescale lets a job go on at another parallelism, from a checkpoint that is taken for it. It answers when the next plan has taken
 	// over, or says why none has: then the job goes on as it was.
 	Rescale(context.Context, *RescaleRequest) (*RescaleResponse, error)
+	// ReadObject reads the manifest of a checkpoint that is kept, or an object that it names, from wherever it is. What arrives is to be
+	// compared with the digest.
+	ReadObject(*ReadObjectRequest, grpc.ServerStreamingServer[Chunk]) error
 	mustEmbedUnimplementedJobsServer()
 }
 
@@ -296,6 +322,9 @@ func (UnimplementedJobsServer) DeleteSavepoint(context.Context, *DeleteSavepoint
 }
 func (UnimplementedJobsServer) Rescale(context.Context, *RescaleRequest) (*RescaleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Rescale not implemented")
+}
+func (UnimplementedJobsServer) ReadObject(*ReadObjectRequest, grpc.ServerStreamingServer[Chunk]) error {
+	return status.Error(codes.Unimplemented, "method ReadObject not implemented")
 }
 func (UnimplementedJobsServer) mustEmbedUnimplementedJobsServer() {}
 func (UnimplementedJobsServer) testEmbeddedByValue()              {}
@@ -538,6 +567,17 @@ func _Jobs_Rescale_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_ReadObject_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadObjectRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(JobsServer).ReadObject(m, &grpc.GenericServerStream[ReadObjectRequest, Chunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Jobs_ReadObjectServer = grpc.ServerStreamingServer[Chunk]
+
 // Jobs_ServiceDesc is the grpc.ServiceDesc for Jobs service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -599,6 +639,11 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Logs",
 			Handler:       _Jobs_Logs_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadObject",
+			Handler:       _Jobs_ReadObject_Handler,
 			ServerStreams: true,
 		},
 	},

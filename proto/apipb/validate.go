@@ -19,6 +19,7 @@ const (
 	maxSpec       = 256 << 10 // bytes of all parameters and settings together
 	maxParallel   = 1 << 15
 	digestLen     = 64
+	maxObjectName = 512
 	maxPeersKnown = 64
 )
 
@@ -214,6 +215,19 @@ func (r *RescaleRequest) Validate() error {
 func (r *DeleteSavepointRequest) Validate() error {
 	if r.GetId() == 0 {
 		return field("id", "checkpoints count from 1")
+	}
+	return id("job", r.GetJob())
+}
+
+// Validate checks that the request can name an object.
+func (r *ReadObjectRequest) Validate() error {
+	switch {
+	case r.GetCheckpoint() == 0:
+		return field("checkpoint", "checkpoints count from 1")
+	case r.GetOffset() < 0:
+		return field("offset", "%d is before the first byte", r.GetOffset())
+	case r.GetName() == "" || len(r.GetName()) > maxObjectName || !printable(r.GetName()):
+		return field("name", "%.100q is no name of an object", r.GetName())
 	}
 	return id("job", r.GetJob())
 }

@@ -11,6 +11,9 @@ import (
 // ErrCorrupt is wrapped by every error about bytes that no Writer wrote, or that changed since.
 var ErrCorrupt = errors.New("corrupt chunk")
 
+// ErrVersion is wrapped by the error of a chunk that another version of this format describes.
+var ErrVersion = errors.New("another version of the format")
+
 const (
 	magic   = "SLUICE-C" // first eight bytes of a chunk; the trailer ends with them again
 	version = 2

@@ -60,7 +60,7 @@ func (r *Reader) readHeader(size int64) (int64, error) {
 	}
 	fields := pre[len(magic):]
 	if v := binary.LittleEndian.Uint16(fields); v != version {
-		return 0, fmt.Errorf("chunk has format version %d, this program reads %d", v, version)
+		return 0, fmt.Errorf("chunk has format version %d, this program reads %d: %w", v, version, ErrVersion)
 	}
 	n := binary.LittleEndian.Uint32(fields[2:])
 	if n > maxHeader || int64(n) > size-int64(preambleSize+trailerSize) {

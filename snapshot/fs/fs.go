@@ -22,7 +22,7 @@ import (
 	"github.com/sluiceio/sluice/snapshot"
 )
 
-// Store is a directory of objects.
+// Store is a directory of objects. If the directory goes away, nothing can be put until it is back, or somebody opens it anew.
 type Store struct {
 	fs  vfs.FS
 	dir string
@@ -53,9 +53,26 @@ func Join(fsys vfs.FS, dir string) (*Store, error) {
 	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return nil, &snapshot.WriteError{Where: dir, Cause: err}
 	}
+	return At(fsys, dir), nil
+}
+
+// At uses a directory that its owner has made. If it is not there, nothing is found in it, and nothing can be put.
+func At(fsys vfs.FS, dir string) *Store {
 	s := &Store{fs: fsys, dir: dir}
 	s.mu.busy = map[snapshot.Name]chan struct{}{}
-	return s, nil
+	return s
+}
+
+// View looks into a directory that is there, and changes nothing.
+func View(fsys vfs.FS, dir string) (*Store, error) {
+	info, err := fsys.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is no directory", dir)
+	}
+	return At(fsys, dir), nil
 }
 
 // Dir is the directory.
@@ -180,6 +197,10 @@ func (s *Store) draft(name snapshot.Name) (*draft, error) {
 	to := s.path(name)
 	// Of two processes that share a directory, each has names of its own.
 	d := &draft{store: s, name: name, temp: to + "." + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatUint(s.drafts.Add(1), 10) + vfs.TempSuffix, sum: sha256.New()}
+	// A store whose directory is gone has lost what it held: to make it anew would hide that, and fill what it was mounted over.
+	if _, err := s.fs.Stat(s.dir); err != nil {
+		return nil, &snapshot.WriteError{Where: s.dir, Cause: fmt.Errorf("the directory of the store: %w", err)}
+	}
 	if err := vfs.MakeDir(s.fs, path.Dir(to)); err != nil {
 		return nil, &snapshot.WriteError{Where: path.Dir(to), Cause: err}
 	}
@@ -392,4 +413,36 @@ func (s *Store) one(file string, each func(*jobpb.Object) error) error {
 		return fmt.Errorf("list objects: %w", err)
 	}
 	return each(&jobpb.Object{Name: string(name), Size: info.Size(), Digest: digest})
+}
+
+// Others are the files below the directory that are no objects, by their paths below it: those that are being written, and what does
+// not belong there.
+func (s *Store) Others(ctx context.Context) ([]string, error) {
+	var files []string
+	err := s.others(ctx, "", &files)
+	return files, err
+}
+
+func (s *Store) others(ctx context.Context, below string, files *[]string) error {
+	list, err := s.fs.ReadDir(path.Join(s.dir, below))
+	if errors.Is(err, iofs.ErrNotExist) { // removed meanwhile
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list files: %w", err)
+	}
+	for _, e := range list {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		name := path.Join(below, e.Name())
+		if e.IsDir() {
+			if err := s.others(ctx, name, files); err != nil {
+				return err
+			}
+		} else if _, _, ok := cut(name); !ok {
+			*files = append(*files, name)
+		}
+	}
+	return nil
 }

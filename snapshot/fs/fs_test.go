@@ -142,3 +142,32 @@ func TestTheOwnerRemovesWhatACrashLeft(t *testing.T) {
 		t.Errorf("%v, %v", r, err)
 	}
 }
+
+// TestADirectoryThatIsGoneIsNotMadeAgain: an object in a directory that was made anew would say that all others are there as well.
+func TestADirectoryThatIsGoneIsNotMadeAgain(t *testing.T) {
+	m := vfs.NewMem()
+	s := open(t, m, "snapshots")
+	put := func() error {
+		_, err := s.Put(t.Context(), snapshot.Segment("job-1", 1, 7, 3, 0), 4, bytes.NewReader([]byte("data")))
+		return err
+	}
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.RemoveAll("snapshots"); err != nil {
+		t.Fatal(err)
+	}
+	var w *snapshot.WriteError
+	if err := put(); !errors.As(err, &w) || w.Where != "snapshots" {
+		t.Errorf("put: %v", err)
+	}
+	if _, err := m.Stat("snapshots"); err == nil {
+		t.Error("the directory was made")
+	}
+	if err := vfs.MakeDir(m, "snapshots"); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(); err != nil {
+		t.Errorf("once it is back: %v", err)
+	}
+}

@@ -25,6 +25,8 @@ type Config struct {
 	// Own is the store of this process's worker, and ID the id of its data directory. A leader has none.
 	Own snapshot.Drafter
 	ID  string
+	// Shared: the own store is that of all workers, too. What is put into it is in each of theirs, and what any of them has is in it.
+	Shared bool
 	// Stall: a call that does not move for that long is given up. 0: DefaultStall.
 	Stall time.Duration
 }
@@ -149,7 +151,7 @@ var errElsewhere = errors.New("not in the own store")
 
 // openOwn opens the own copy, if it is what it should be. A store that is named, but is not the own one, is not asked for in vain.
 func (s *Stores) openOwn(ctx context.Context, o *jobpb.StoredObject, addresses []*taskpb.StoreAddress) (snapshot.Reader, error) {
-	if s.cfg.Own == nil || len(o.Stores) == 1 && o.Stores[0] != s.cfg.ID && len(addresses) > 0 {
+	if s.cfg.Own == nil || !s.cfg.Shared && len(o.Stores) == 1 && o.Stores[0] != s.cfg.ID && len(addresses) > 0 {
 		return nil, errElsewhere
 	}
 	name := snapshot.Name(o.Object.Name)

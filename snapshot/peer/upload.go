@@ -61,6 +61,10 @@ func (u *upload) Commit(ctx context.Context, targets []*taskpb.StoreAddress, cop
 		if t.Store == u.id || t.Address == "" {
 			continue
 		}
+		if u.stores.cfg.Shared { // it has it
+			placed.Stores = append(placed.Stores, t.Store)
+			continue
+		}
 		if err := u.stores.send(ctx, u.store, o, t); err != nil {
 			faults = append(faults, err)
 			if ctx.Err() != nil {

@@ -36,7 +36,12 @@ type node struct {
 
 func start(t *testing.T, id string, fsys vfs.FS) *node {
 	t.Helper()
-	k, err := Open(Config{FS: fsys, Dir: "snapshots", Worker: id, Log: hclog.NewNullLogger()})
+	return serve(t, Config{FS: fsys, Dir: "snapshots", Worker: id, Log: hclog.NewNullLogger()})
+}
+
+func serve(t *testing.T, cfg Config) *node {
+	t.Helper()
+	k, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +54,7 @@ func start(t *testing.T, id string, fsys vfs.FS) *node {
 	g := run.NewGroup(context.Background(), "node")
 	g.Go("serve", func(context.Context) error { return server.Serve(l) })
 	g.Go("work", k.Work)
-	n := &node{Keeper: k, fsys: fsys, at: &taskpb.StoreAddress{Store: id, Address: l.Addr().String()}}
+	n := &node{Keeper: k, fsys: cfg.FS, at: &taskpb.StoreAddress{Store: cfg.Worker, Address: l.Addr().String()}}
 	n.stop = func() {
 		server.Stop()
 		g.Stop()
@@ -72,7 +77,7 @@ func (n *node) process(t *testing.T) *peer.Stores {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return closing(t, peer.New(peer.Config{Own: own, ID: n.at.Store, Stall: 5 * time.Second}))
+	return closing(t, peer.New(peer.Config{Own: own, ID: n.at.Store, Shared: n.cfg.Shared, Stall: 5 * time.Second}))
 }
 
 func closing(t *testing.T, s *peer.Stores) *peer.Stores {
@@ -269,5 +274,54 @@ func TestAnAgentThatDoesNotMoveIsGivenUp(t *testing.T) {
 	o, err := store(t, s, snapshot.Manifest("job-1", 1, 3, 9), data, 1, &taskpb.StoreAddress{Store: "w-a", Address: l.Addr().String()}, b.at)
 	if err != nil || len(o.Stores) != 1 || o.Stores[0] != "w-b" {
 		t.Errorf("placed as %v, %v", o.GetStores(), err)
+	}
+}
+
+// TestADirectoryThatWorkersShareOutlivesThem: what one has put is in the store of all, without being sent; it is read when its writer is
+// gone, by task processes and by coordinators, and deleted once. A worker that starts removes nothing that another one is writing.
+func TestADirectoryThatWorkersShareOutlivesThem(t *testing.T) {
+	disk := vfs.NewMem()
+	shared := func(id string) *node {
+		return serve(t, Config{FS: disk, Dir: "snapshots", Worker: id, Shared: true, Log: hclog.NewNullLogger()})
+	}
+	a, b := shared("w-a"), shared("w-b")
+	process := a.process(t)
+	u, err := process.Create(t.Context(), snapshot.Segment("job-1", 1, 7, 3, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Abort()
+	if _, err := u.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	c := shared("w-c")
+	second, err := u.Commit(t.Context(), []*taskpb.StoreAddress{b.at, c.at}, 2)
+	if err != nil {
+		t.Fatalf("another worker has started meanwhile: %v", err)
+	}
+	first, err := store(t, process, snapshot.Segment("job-1", 1, 7, 3, 0), data, 2, &taskpb.StoreAddress{Store: "w-b", Address: "127.0.0.1:1"}) // nobody is there
+	if err != nil || len(first.Stores) != 2 || first.Stores[0] != "w-a" || first.Stores[1] != "w-b" {
+		t.Fatalf("placed as %v, %v", first.GetStores(), err)
+	}
+	leader := closing(t, peer.New(peer.Config{}))
+	manifest, err := store(t, leader, snapshot.Manifest("job-1", 1, 3, 9), []byte("manifest"), 2, a.at, b.at)
+	if err != nil || len(manifest.Stores) != 2 {
+		t.Fatalf("the manifest went to %v, %v", manifest.GetStores(), err)
+	}
+	a.stop()
+	a.stop = nil
+	alone := &jobpb.StoredObject{Object: first.Object, Stores: []string{"w-a"}}
+	want(t, c.process(t), alone, data, a.at, b.at, c.at)
+	want(t, c.process(t), manifest, []byte("manifest"), a.at, b.at, c.at)
+	want(t, leader, first, data, a.at, b.at)
+	want(t, leader, second, data, a.at, b.at)
+	for _, n := range []*node{b, c} {
+		n.Delete(&controlpb.DeleteObjects{Job: "job-1", Names: []string{first.Object.Name}})
+		if r := <-n.Reports(); len(r.Deleted) != 1 {
+			t.Errorf("deleted: %v", r)
+		}
+	}
+	if inv := b.Inventory(); len(inv) != 1 || len(inv[0].Objects) != 2 {
+		t.Errorf("left: %v", inv)
 	}
 }

@@ -33,6 +33,8 @@ type Config struct {
 	Dir    string // made if it is missing
 	Worker string // id of the data directory: the name of this store
 	Policy wire.Policy
+	// Shared: the directory is that of other workers, too. Nothing that is being written there is removed.
+	Shared bool
 	Scrub  time.Duration // 0: DefaultScrubInterval
 	Log    hclog.Logger
 }
@@ -53,17 +55,21 @@ type order struct {
 	fetch  *controlpb.CopyObjects
 }
 
-// Open takes over the directory. No task process may run.
+// Open takes over the directory. No task process of this worker may run.
 func Open(cfg Config) (*Keeper, error) {
 	if cfg.Scrub == 0 {
 		cfg.Scrub = DefaultScrubInterval
 	}
-	store, err := fs.Open(cfg.FS, filepath.ToSlash(cfg.Dir))
+	open := fs.Open
+	if cfg.Shared {
+		open = fs.Join
+	}
+	store, err := open(cfg.FS, filepath.ToSlash(cfg.Dir))
 	if err != nil {
 		return nil, err
 	}
 	return &Keeper{
-		cfg: cfg, store: store, log: cfg.Log.Named("objects"), peers: peer.New(peer.Config{Policy: cfg.Policy, Own: store, ID: cfg.Worker}),
+		cfg: cfg, store: store, log: cfg.Log.Named("objects"), peers: peer.New(peer.Config{Policy: cfg.Policy, Own: store, ID: cfg.Worker, Shared: cfg.Shared}),
 		orders: make(chan order, orderQueue), reports: make(chan *controlpb.ObjectsReport, reportQueue),
 	}, nil
 }

@@ -135,6 +135,7 @@ func (l *loop) write(units int) error {
 		}
 	}
 	c.ack.WrittenUs = time.Since(c.began).Microseconds()
+	l.chain.Wrote(c.id, c.ack.State)
 	l.cut[len(l.cut)-1].sealed = true
 	l.capture = nil
 	c.share.Seal(c.ack)

@@ -81,18 +81,12 @@ func runState(s task.StateMemory) func(context.Context) error {
 
 // openSnapshots finds where the objects of checkpoints go. Nil: the agent has not said, and the process takes none. close ends the
 // connections to other workers.
-func (h *host) openSnapshots() (stores snapshot.Stores, close func() error, err error) {
+func (h *host) openSnapshots() (stores snapshot.Stores, close func() error) {
 	kind, dir, _ := strings.Cut(os.Getenv(pipe.EnvSnapshots), ":")
 	if kind == "" {
-		return nil, func() error { return nil }, nil
+		return nil, func() error { return nil }
 	}
-	store, err := fs.Join(vfs.OS{}, dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	if kind == "file" {
-		return snapshot.Shared(store), func() error { return nil }, nil
-	}
-	peers := peer.New(peer.Config{Own: store, ID: h.worker, Policy: h.policy})
-	return peers, peers.Close, nil
+	store := fs.At(vfs.OS{}, dir) // the agent has made it: if it is gone, so is what it held, and a new one would hide that
+	peers := peer.New(peer.Config{Own: store, ID: h.worker, Shared: kind == "file", Policy: h.policy})
+	return peers, peers.Close
 }

@@ -230,10 +230,7 @@ func (h *host) assemble(d *taskpb.Deployment, program *task.Program) *jobpb.Fail
 	if err != nil {
 		return fatal(fault.CodeDeploy, "the directory for keyed state cannot be used: %v", err)
 	}
-	stores, closeStores, err := h.openSnapshots()
-	if err != nil {
-		return fatal(fault.CodeDeploy, "the snapshot store cannot be used: %v", err)
-	}
+	stores, closeStores := h.openSnapshots()
 	tasks, err := task.NewProcess(task.Config{
 		Program: program, Job: d.Job, Worker: h.worker, Process: d.Process, Network: network, Results: results, Spill: spill,
 		State: keyed, Stores: stores, Log: h.log, Host: h,

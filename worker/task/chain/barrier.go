@@ -62,15 +62,25 @@ func (n *Node) freeze(id element.CheckpointID) (Frozen, error) {
 	if err := n.Operator.OnBarrier(id); err != nil {
 		return f, err
 	}
-	for _, t := range rt.tables {
-		s, err := t.Freeze(id, state.Delta)
+	for i, t := range rt.tables {
+		extent := state.Delta
+		if i < len(rt.names) {
+			extent = rt.growthOf(rt.names[i]).extent()
+		}
+		s, err := t.Freeze(id, extent)
 		if err != nil {
 			return f, err
 		}
-		f.Tables = append(f.Tables, s)
-		if rt.replaced {
-			f.State.Replaced = append(f.State.Replaced, s.Header().Table)
+		name := s.Header().Table
+		if i == len(rt.names) {
+			rt.names = append(rt.names, name)
 		}
+		f.Tables = append(f.Tables, s)
+		anew := rt.replaced || s.Extent() == state.Full
+		if anew {
+			f.State.Replaced = append(f.State.Replaced, name)
+		}
+		rt.growthOf(name).froze(id, anew || t.Base() == 0)
 	}
 	f.State.Writer, f.State.Committables = rt.writer, n.committables(nil)
 	return f, nil
@@ -96,6 +106,9 @@ func (c *Chain) Completed(id element.CheckpointID) {
 		if rt := c.nodes[i].Runtime; rt != nil {
 			for _, t := range rt.tables {
 				t.Completed(id)
+			}
+			for _, g := range rt.growth { // in any order: each counts by itself
+				g.completed(id)
 			}
 			rt.prepare = slices.DeleteFunc(rt.prepare, func(p connector.Committable) bool { return p.Checkpoint <= id })
 			rt.replaced = false

@@ -94,6 +94,8 @@ type Runtime struct {
 	tick      func()                    // rouses the loop; nil: nobody is there
 	pass      func(element.Event) error // of a Relay
 	tables    []state.Table             // that Keep was told of
+	names     []string                  // of the tables, as far as they were ever frozen
+	growth    map[string]*growth        // of the tables, by name
 	derived   []state.Table             // that Derive was told of
 	bytes     int64                     // of them, as counted
 	clock     element.Time              // of Clock

@@ -177,33 +177,41 @@ func SavepointOf(args []string) (job string, id uint64, err error) {
 	return args[0], id, nil
 }
 
-// DescribeSavepoint shows one kept checkpoint.
-func DescribeSavepoint(ctx context.Context, s *Session, job string, id uint64) error {
+// Kept finds one kept checkpoint.
+func Kept(ctx context.Context, s *Session, job string, id uint64) (*apipb.CheckpointInfo, error) {
 	resp, err := checkpointsOf(ctx, s, CheckpointsOptions{Job: job})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, c := range resp.Kept {
-		if c.Id != id {
-			continue
+		if c.Id == id {
+			return c, nil
 		}
-		return s.print(c, func(w *tabwriter.Writer) {
-			row(w, "savepoint", fmt.Sprintf("%s:%d", job, c.Id))
-			row(w, "kind", enum(c.Kind))
-			row(w, "started", clock(c.StartedUs))
-			row(w, "completed", clock(c.CompletedUs))
-			row(w, "written for it", size(c.Bytes))
-			row(w, "state", size(c.StateBytes))
-			row(w, "objects", fmt.Sprintf("%d, copies: %s", c.Objects, copies(c)))
-			row(w, "manifest", c.Manifest.GetName())
-			row(w, "sha256", fmt.Sprintf("%x", c.Manifest.GetDigest()))
-			row(w, "request", c.RequestId)
-		})
 	}
-	return &Fault{
+	return nil, &Fault{
 		Exit: ExitNotFound, Err: fmt.Errorf("job %s keeps no checkpoint %d", job, id), Where: job,
 		Hints: []string{"sluice checkpoints " + job + " shows those that are kept"},
 	}
+}
+
+// DescribeSavepoint shows one kept checkpoint.
+func DescribeSavepoint(ctx context.Context, s *Session, job string, id uint64) error {
+	c, err := Kept(ctx, s, job, id)
+	if err != nil {
+		return err
+	}
+	return s.print(c, func(w *tabwriter.Writer) {
+		row(w, "savepoint", fmt.Sprintf("%s:%d", job, c.Id))
+		row(w, "kind", enum(c.Kind))
+		row(w, "started", clock(c.StartedUs))
+		row(w, "completed", clock(c.CompletedUs))
+		row(w, "written for it", size(c.Bytes))
+		row(w, "state", size(c.StateBytes))
+		row(w, "objects", fmt.Sprintf("%d, copies: %s", c.Objects, copies(c)))
+		row(w, "manifest", c.Manifest.GetName())
+		row(w, "sha256", fmt.Sprintf("%x", c.Manifest.GetDigest()))
+		row(w, "request", c.RequestId)
+	})
 }
 
 // DeleteSavepoint gives a savepoint up.

@@ -72,6 +72,17 @@ func aligned(table func(w *tabwriter.Writer)) []string {
 	return lines
 }
 
+// PrintValue is for verbs that live elsewhere: a value in JSON, or what table writes, cells separated by tabs.
+func (s *Session) PrintValue(v any, table func(w io.Writer)) error {
+	return s.printValue(v, func(w *tabwriter.Writer) { table(w) })
+}
+
+// Row writes the cells of one line of a table.
+func Row(w io.Writer, cells ...any) { row(w, cells...) }
+
+// Size shows a number of bytes to people.
+func Size(bytes int64) string { return size(bytes) }
+
 // printValue is print for answers that do not come from the API.
 func (s *Session) printValue(v any, table func(w *tabwriter.Writer)) error {
 	if s.Format != JSON {

@@ -159,6 +159,9 @@ func statusLine(w *tabwriter.Writer, s *Session, j *apipb.StatusResponse) {
 		_, _ = fmt.Fprintf(w, "  (%s)", j.Message)
 	}
 	_, _ = fmt.Fprintln(w)
+	if n, f := j.CheckpointFailures, j.CheckpointFailure; n > 0 {
+		_, _ = fmt.Fprintf(w, "checkpoints given up in a row: %d, the last one with %s: %s\n", n, f.GetCode(), f.GetMessage())
+	}
 }
 
 func statusTable(w *tabwriter.Writer, s *Session, j *apipb.StatusResponse, before *sample, detail Detail) {

@@ -1,4 +1,4 @@
-package segment
+package snapshot_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/sluiceio/sluice/snapshot/mem"
 )
 
-const job = "golden-1"
+const goldenJob = "golden-1"
 
 // states has a state of every kind.
 func states() chunk.Header {
@@ -55,24 +55,38 @@ func chunkOf(t *testing.T, scope chunk.Scope) *chunk.Writer {
 
 const scopes = 4
 
-// write makes a snapshot with a chunk of every scope in segments of one or two.
-func write(t *testing.T, stores snapshot.Stores, limit int64) (*snapshotpb.Manifest, []*jobpb.StoredObject) {
+// write makes a snapshot with a chunk of every scope, each in a segment of its own or all in one.
+func write(t *testing.T, stores snapshot.Stores, each bool) (*snapshotpb.Manifest, []*jobpb.StoredObject) {
 	t.Helper()
-	w := NewWriter(Config{Stores: stores, Job: job, JobEpoch: 1, Process: 7, Checkpoint: 3, Copies: 1, Limit: limit})
 	state := &snapshotpb.SubtaskState{Status: snapshotpb.SubtaskStatus_RUNNING, Operators: []*snapshotpb.OperatorState{{Operator: "count"}}}
+	var objects []*jobpb.StoredObject
+	var open bytes.Buffer
 	for s := chunk.Keyed; s <= chunk.Broadcast; s++ {
-		p := &snapshotpb.Part{Table: fmt.Sprint("t", s), First: 0, End: 8}
-		if err := w.Put(t.Context(), p, chunkOf(t, s)); err != nil {
+		name := snapshot.Segment(goldenJob, 1, 7, 3, len(objects))
+		p := &snapshotpb.Part{Segment: string(name), Offset: int64(open.Len()), Table: fmt.Sprint("t", s), First: 0, End: 8}
+		var err error
+		if p.Size, err = chunkOf(t, s).WriteTo(&open); err != nil {
 			t.Fatal(err)
 		}
 		state.Operators[0].Parts = append(state.Operators[0].Parts, p)
-	}
-	objects, err := w.Commit(t.Context())
-	if err != nil {
-		t.Fatal(err)
+		if !each && s < chunk.Broadcast {
+			continue
+		}
+		u, err := stores.Create(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open.WriteTo(u); err != nil {
+			t.Fatal(err)
+		}
+		o, err := u.Commit(t.Context(), nil, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, o)
 	}
 	m, err := snapshot.Compose(nil, snapshot.ComposeInput{
-		Job: job, JobEpoch: 1, Checkpoint: 3, Kind: jobpb.CheckpointKind_CHECKPOINT_PERIODIC, TimeUs: 1, Regions: []int32{0},
+		Job: goldenJob, JobEpoch: 1, Checkpoint: 3, Kind: jobpb.CheckpointKind_CHECKPOINT_PERIODIC, TimeUs: 1, Regions: []int32{0},
 		Plan: &jobpb.Plan{
 			Graph:   &jobpb.Graph{Name: "golden", MaxParallelism: 8, Operators: []*jobpb.Operator{{Id: "count"}}},
 			Chains:  []*jobpb.Chain{{Operators: []int32{0}, Parallelism: 1}},
@@ -86,34 +100,11 @@ func write(t *testing.T, stores snapshot.Stores, limit int64) (*snapshotpb.Manif
 	return m, objects
 }
 
-func TestPartsAreFoundAgain(t *testing.T) {
-	for limit, segments := range map[int64]int{1: scopes, Limit: 1} {
-		stores := snapshot.Shared(mem.New())
-		m, objects := write(t, stores, limit)
-		if len(objects) != segments {
-			t.Errorf("limit %d: %d segments", limit, len(objects))
-		}
-		set := NewSet(stores, objects, nil)
-		for _, p := range m.Subtasks[0].Operators[0].Parts {
-			c, err := set.Chunk(t.Context(), p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n, err := c.Verify(); err != nil || n != 9 {
-				t.Errorf("%d entries, %v", n, err)
-			}
-		}
-		if err := set.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestCheckTellsWhatIsWrongWithEachObject(t *testing.T) {
 	store := mem.New()
-	m, objects := write(t, snapshot.Shared(store), 1)
+	m, objects := write(t, snapshot.Shared(store), true)
 	check := func() []snapshot.Finding {
-		f, err := snapshot.Check(t.Context(), m, snapshot.Shared(store), objects, nil)
+		f, err := snapshot.Check(t.Context(), []*snapshotpb.Manifest{m}, snapshot.Shared(store), objects, nil)
 		if err != nil || len(f) != scopes {
 			t.Fatalf("%d findings, %v", len(f), err)
 		}
@@ -158,12 +149,12 @@ var golden = flag.Bool("golden", false, "rewrite the golden snapshot")
 
 // TestGolden: a snapshot of this version stays readable, byte for byte. The files are rewritten by
 //
-//	go test ./snapshot/segment -run TestGolden -golden
+//	go test ./snapshot -run TestGolden -golden
 //
 // when a format of a new version gets files of its own; the old ones stay.
 func TestGolden(t *testing.T) {
 	store := mem.New()
-	m, objects := write(t, snapshot.Shared(store), Limit)
+	m, objects := write(t, snapshot.Shared(store), false)
 	encoded, err := snapshot.EncodeManifest(m)
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +198,7 @@ func TestGolden(t *testing.T) {
 	if _, err := kept.Put(t.Context(), snapshot.Name(again.Objects[0].Name), int64(len(segment)), bytes.NewReader(segment)); err != nil {
 		t.Fatal(err)
 	}
-	f, err := snapshot.Check(t.Context(), again, snapshot.Shared(kept), nil, nil)
+	f, err := snapshot.Check(t.Context(), []*snapshotpb.Manifest{again}, snapshot.Shared(kept), nil, nil)
 	if err != nil || len(f) != 1 || f[0].Verdict != snapshot.Intact || f[0].Parts != scopes || f[0].Entries != 9*scopes {
 		t.Errorf("the golden snapshot: %+v, %v", f, err)
 	}
