@@ -62,6 +62,7 @@ func funcPlace(f any) string {
 // check completes the graph and finds what is wrong with it.
 func (p *Pipeline) check() {
 	p.post()
+	p.nameParts()
 	for _, n := range p.nodes {
 		if n.output != nil {
 			schema, err := n.output(p)

@@ -123,7 +123,8 @@ func (s *Setup[K, Out]) OnEnd(f func(*Ctx[K, Out]) error) {
 	s.set().OnEnd(func(c *process.KeyCtx[K, Out]) error { return f((*Ctx[K, Out])(c)) })
 }
 
-// OnClose adds f, called when the attempt ends, in any way; the last one added is called first.
+// OnClose adds f, called when the attempt ends, in any way; the last one added is called first. An error or a panic of f is
+// logged and changes nothing: what happened before decides about the attempt.
 func (s *Setup[K, Out]) OnClose(f func() error) { s.set().OnClose(f) }
 
 // Ctx is the context of one call of a KeyedProcessor, for one key, valid during the call.

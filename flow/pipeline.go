@@ -64,6 +64,14 @@ type node struct {
 	declare   []func(*Pipeline)
 	committer committer
 	sides     []side
+	// parts are the operators that the call which made this one has put in front of it.
+	parts []part
+}
+
+// part is an operator that belongs to another one, and what it does for that.
+type part struct {
+	n    *node
+	does string
 }
 
 // input is the typed part of one input of a node.
@@ -165,6 +173,22 @@ func (p *Pipeline) add(kind string, in ...*jobpb.Input) *node {
 
 // name gives n the id that the user chose.
 func (n *node) name(id string) { n.op.Id, n.op.GeneratedId = id, false }
+
+// nameParts calls the parts of an operator after it, so that a failure of one leads to the call in the user's code. An id that the
+// user has given to something else stays with that.
+func (p *Pipeline) nameParts() {
+	taken := map[string]bool{}
+	for _, n := range p.nodes {
+		taken[n.op.Id] = true
+	}
+	for _, n := range p.nodes {
+		for _, part := range n.parts {
+			if id := n.op.Id + "." + part.does; !taken[id] {
+				part.n.op.Id = id
+			}
+		}
+	}
+}
 
 // policyOf is what the runtime does with the errors of n.
 func (n *node) policyOf(p *Pipeline) task.ErrorPolicy {

@@ -96,7 +96,8 @@ func (s *OpSetup[Out]) OnEnd(f func(*OpCtx[Out]) error) {
 	(*process.Setup[Out])(s).OnEnd(func(c *process.Ctx[Out]) error { return f((*OpCtx[Out])(c)) })
 }
 
-// OnClose adds f, called when the attempt ends, in any way; the last one added is called first.
+// OnClose adds f, called when the attempt ends, in any way; the last one added is called first. An error or a panic of f is
+// logged and changes nothing: what happened before decides about the attempt.
 func (s *OpSetup[Out]) OnClose(f func() error) { (*process.Setup[Out])(s).OnClose(f) }
 
 // OpCtx is the context of one call of a Processor, valid during the call.

@@ -34,9 +34,10 @@ func SortBy[T any, K cmp.Ordered](s Stream[T], key func(T) K, opts ...SortOption
 		order, direction = batchsort.Descending[K](), "descending"
 	}
 	p := s.end.p
-	ranges, rn := sampledRanges(s, key, order)
+	ranges, rn, before := sampledRanges(s, key, order)
 	rn.follow(s.end.n)
 	n := p.add("sort", ranges.end.edge())
+	n.parts = append([]part{{rn, "ranges"}}, before...)
 	n.inputs = []input{inputOf(ranges, func() task.Stage {
 		return sample.Unwrap(batchsort.Sorted(batchsort.Spec[K, T]{Key: key, Order: order, Registry: p.registry}))
 	})}
@@ -46,8 +47,8 @@ func SortBy[T any, K cmp.Ordered](s Stream[T], key func(T) K, opts ...SortOption
 }
 
 // sampledRanges says of each record which range of keys it belongs to. The sample is taken by a branch of what produces s,
-// while the records themselves are stored.
-func sampledRanges[T any, K cmp.Ordered](s Stream[T], key func(T) K, order batchsort.Order[K]) (Stream[sample.Ranged[T]], *node) {
+// while the records themselves are stored. before are the operators in front of the one that says so.
+func sampledRanges[T any, K cmp.Ordered](s Stream[T], key func(T) K, order batchsort.Order[K]) (ranges Stream[sample.Ranged[T]], n *node, before []part) {
 	p := s.end.p
 	taken := Stream[T]{end: &outlet{p: p, n: s.end.n, port: s.end.port}}
 	samples, sn := unary[T, sample.Sample[K]](taken, "sample", func(*node) task.Stage { return sample.Keys(key) })
@@ -60,16 +61,16 @@ func sampledRanges[T any, K cmp.Ordered](s Stream[T], key func(T) K, order batch
 
 	records := s.end.whole("SortBy", "its records are read again when their sample is known")
 	records.Phase = 1
-	n := p.add("ranges", bounds.end.edge(), records)
+	n = p.add("ranges", bounds.end.edge(), records)
 	inBounds, inRecords := sample.Router(key, order, p.registry)
 	n.inputs = []input{
 		inputOf(bounds, func() task.Stage { return inBounds }),
 		inputOf(s, func() task.Stage { return inRecords }),
 	}
 	n.spills()
-	out := derive[sample.Ranged[T]](p, n)
-	out.end.part, out.end.to = jobpb.Partitioner_PARTITIONER_CUSTOM, sample.Route[T]
-	return out, n
+	ranges = derive[sample.Ranged[T]](p, n)
+	ranges.end.part, ranges.end.to = jobpb.Partitioner_PARTITIONER_CUSTOM, sample.Route[T]
+	return ranges, n, []part{{sn, "sample"}, {bn, "quantiles"}}
 }
 
 // follow gives n the parallelism and the slot group of the operator in front of it, whatever that gets, so that the two can

@@ -31,6 +31,7 @@ func TopN[T any, R interface{ Ranked[T] }](s Stream[T], n int, cmp func(a, b T) 
 		return ranked[T, R](top.Overall(spec()), func(T, T) bool { return true })
 	})
 	on.spills()
+	on.parts = []part{{ln, "local"}}
 	on.op.OrderDependent, on.op.Detail = true, fmt.Sprintf("the first %d", n)
 	return out
 }

@@ -167,3 +167,110 @@ func TestNoTimeOverflowsAWindow(t *testing.T) {
 		}
 	}
 }
+
+// stamp is a record of the one key there is.
+type stamp struct{ At flow.Time }
+
+func stamped(p *flow.Pipeline, id string) flow.KeyedStream[int, stamp] {
+	var vs []stamp
+	for _, at := range extremes() {
+		vs = append(vs, stamp{at})
+	}
+	return p.From(id, flow.Values(vs...), flow.EventTime(func(v stamp) flow.Time { return v.At }, flow.EveryRecord())).Parallelism(1).
+		KeyBy(func(stamp) int { return 1 })
+}
+
+func TestNoTimeOverflowsAnIntervalJoin(t *testing.T) {
+	for _, limits := range [][2]time.Duration{
+		{0, 0}, {-time.Microsecond, time.Microsecond}, {-time.Minute, time.Minute}, {time.Minute, 3 * time.Minute}, {-time.Hour, -time.Microsecond},
+		{math.MinInt64, math.MaxInt64}, {math.MinInt64, math.MinInt64}, {math.MaxInt64, math.MaxInt64}, {math.MinInt64, 0}, {0, math.MaxInt64},
+	} {
+		t.Run(fmt.Sprint(limits), func(t *testing.T) {
+			out := flowtest.Sink[string]("out")
+			run(t, func(p *flow.Pipeline) {
+				stamped(p, "a").IntervalJoin(stamped(p, "b"), limits[0], limits[1], func(a, b stamp, emit func(string)) {
+					emit(fmt.Sprintf("%d %d", a.At, b.At))
+				}).To("out", drop[string]())
+			}, out, flowtest.Setting("mode", "streaming"))
+			var want []string
+			lower, upper := big.NewInt(limits[0].Microseconds()), big.NewInt(limits[1].Microseconds())
+			for _, a := range extremes() {
+				for _, b := range extremes() {
+					apart := new(big.Int).Sub(big.NewInt(int64(b)), big.NewInt(int64(a)))
+					if apart.Cmp(lower) >= 0 && apart.Cmp(upper) <= 0 {
+						want = append(want, fmt.Sprintf("%d %d", a, b))
+					}
+				}
+			}
+			slices.Sort(want)
+			if got := slices.Sorted(slices.Values(out.Values())); !slices.Equal(got, want) {
+				t.Errorf("pairs\n%q, want\n%q", got, want)
+			}
+		})
+	}
+}
+
+// reminded sets timers for the times of records, and one by the clock that is long over, or will never be.
+type reminded struct {
+	one   flow.EventTimer
+	many  flow.EventTimers
+	clock flow.ProcTimer
+}
+
+func (r *reminded) Open(set *flow.Setup[int, string]) error {
+	r.one = set.EventTimer("one", func(c *flow.Ctx[int, string], at flow.Time) error {
+		c.EmitAt(fmt.Sprintf("one %d", at), flow.MinTime)
+		return nil
+	})
+	r.many = set.EventTimers("many", func(c *flow.Ctx[int, string], at flow.Time) error {
+		if c.Timestamp() != at {
+			return fmt.Errorf("%v at %v", at, c.Timestamp())
+		}
+		c.EmitAt(fmt.Sprintf("many %d", at), flow.MaxTime)
+		return nil
+	})
+	r.clock = set.ProcTimer("clock", func(*flow.Ctx[int, string], time.Time) error { return nil })
+	return nil
+}
+
+func (r *reminded) Process(c *flow.Ctx[int, string], v stamp) error {
+	r.one.Set(v.At)
+	r.many.Add(v.At)
+	for _, at := range []time.Time{{}, time.Unix(math.MaxInt64, 0), time.Unix(math.MinInt64, 0), v.At.Std()} {
+		r.clock.Set(at)
+	}
+	for _, d := range []time.Duration{math.MinInt64, -1, 0, math.MaxInt64} {
+		r.clock.SetIn(d)
+	}
+	return nil
+}
+
+// A set of timers has one for each time; a single one has the last that was set, whatever that was.
+func TestNoTimeOverflowsATimer(t *testing.T) {
+	for _, mode := range []string{"streaming", "batch"} {
+		t.Run(mode, func(t *testing.T) {
+			var last []string
+			out := flowtest.Sink[string]("out")
+			run(t, func(p *flow.Pipeline) {
+				stamped(p, "in").Process(func() *reminded { return &reminded{} }).To("out", drop[string]())
+			}, out, flowtest.Setting("mode", mode))
+			var want, got []string
+			for _, at := range extremes() {
+				want = append(want, fmt.Sprintf("many %d", at))
+			}
+			for _, v := range out.Values() {
+				if v[0] == 'm' {
+					got = append(got, v)
+				} else {
+					last = append(last, v)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("timers\n%q, want\n%q", got, want)
+			}
+			if len(last) == 0 || last[len(last)-1] != fmt.Sprintf("one %d", flow.MaxTime) {
+				t.Errorf("the single timer came up as %q", last)
+			}
+		})
+	}
+}

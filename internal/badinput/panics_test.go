@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,11 +33,15 @@ func in(p *flow.Pipeline, id string) flow.Stream[int] {
 type panicky struct {
 	when  string
 	timer flow.EventTimer
+	many  flow.EventTimers
+	clock flow.ProcTimer
 	sum   flow.ReducingState[int]
 }
 
 func (q *panicky) Open(set *flow.Setup[int, int]) error {
 	q.timer = set.EventTimer("t", func(_ *flow.Ctx[int, int], t flow.Time) error { boom(int(t)); return nil })
+	q.many = set.EventTimers("ts", func(_ *flow.Ctx[int, int], t flow.Time) error { boom(int(t)); return nil })
+	q.clock = set.ProcTimer("c", func(c *flow.Ctx[int, int], _ time.Time) error { boom(c.Key()); return nil })
 	q.sum = set.Reducing("sum", func(a, b int) int { return boom(7) })
 	set.OnStart(func(*flow.Task) error {
 		if q.when == "start" {
@@ -60,6 +65,10 @@ func (q *panicky) Process(_ *flow.Ctx[int, int], v int) error {
 		boom(v)
 	case "timer":
 		q.timer.Set(at(v))
+	case "timers":
+		q.many.Add(at(v))
+	case "clock":
+		q.clock.SetIn(time.Millisecond)
 	case "reducing":
 		q.sum.Add(v)
 	}
@@ -68,6 +77,12 @@ func (q *panicky) Process(_ *flow.Ctx[int, int], v int) error {
 
 func (q *panicky) ProcessA(_ *flow.Ctx[int, int], v int) error { boom(v); return nil }
 func (q *panicky) ProcessB(*flow.Ctx[int, int], int) error     { return nil }
+func (q *panicky) Load(_ *flow.LoadCtx[int], v int) error {
+	if q.when == "load" {
+		boom(v)
+	}
+	return nil
+}
 
 type plain struct{}
 
@@ -81,14 +96,19 @@ func (ruled) Open(*flow.Setup[int, int]) error                   { return nil }
 func (ruled) Process(*flow.Ctx[int, int], int) error             { return nil }
 func (ruled) ProcessBroadcast(_ *flow.BroadcastCtx, v int) error { boom(v); return nil }
 
-// trapped is a trigger that panics.
-type trapped struct{}
+// trapped is a trigger that panics, at a record or at the end of its window.
+type trapped struct{ atEnd bool }
 
-func (trapped) OnElement(_ *flow.TriggerCtx, _ flow.Win[int], v int) flow.Fire {
+func (x trapped) OnElement(c *flow.TriggerCtx, w flow.Win[int], v int) flow.Fire {
+	if x.atEnd {
+		c.SetEventTimer(w.Window.Last())
+		return flow.Continue
+	}
 	boom(v)
 	return flow.Continue
 }
-func (trapped) OnEventTime(*flow.TriggerCtx, flow.Win[int], flow.Time) flow.Fire {
+func (trapped) OnEventTime(_ *flow.TriggerCtx, w flow.Win[int], _ flow.Time) flow.Fire {
+	boom(w.Key)
 	return flow.Continue
 }
 func (trapped) OnProcTime(*flow.TriggerCtx, flow.Win[int], time.Time) flow.Fire { return flow.Continue }
@@ -110,6 +130,20 @@ func window(p *flow.Pipeline) flow.WindowedStream[int, int] {
 
 func pairs(p *flow.Pipeline) (a, b flow.KeyedStream[int, int]) {
 	return in(p, "in").KeyBy(self), in(p, "other").KeyBy(self)
+}
+
+// waits never ends, so that the clock has its turn.
+func waits(p *flow.Pipeline, id string) flow.Stream[int] {
+	return p.From(id, flow.PollFunc(0, func(_ context.Context, off int) ([]int, int, error) {
+		if off == 20 {
+			return nil, off, nil
+		}
+		return []int{off}, off + 1, nil
+	})).Parallelism(1)
+}
+
+func values(s flow.Stream[flow.Ranked[int]]) flow.Stream[int] {
+	return s.Map(func(r flow.Ranked[int]) int { return r.Value })
 }
 
 func bang(a, b int, emit func(int)) { emit(boom(a)) }
@@ -154,6 +188,51 @@ var operators = map[string]func(p *flow.Pipeline) flow.Stream[int]{
 	"sort": func(p *flow.Pipeline) flow.Stream[int] { return flow.SortBy(in(p, "in"), boom) },
 	"top": func(p *flow.Pipeline) flow.Stream[int] {
 		return flow.TopN(in(p, "in"), 2, func(a, b int) int { boom(a); boom(b); return cmp.Compare(a, b) }).ID("it").Map(func(r flow.Ranked[int]) int { return r.Value })
+	},
+	"top by key": func(p *flow.Pipeline) flow.Stream[int] {
+		k := in(p, "in").KeyBy(func(int) int { return 0 })
+		return values(flow.TopNByKey(k, 2, func(a, b int) int { boom(a); boom(b); return cmp.Compare(a, b) }).ID("it"))
+	},
+	"max": func(p *flow.Pipeline) flow.Stream[int] {
+		return flow.Max(in(p, "in").KeyBy(self), boom).ID("it").Map(func(kv flow.KV[int, int]) int { return kv.Value })
+	},
+	"count": func(p *flow.Pipeline) flow.Stream[int] {
+		return in(p, "in").KeyBy(boom).Count().ID("it").Map(func(kv flow.KV[int, int64]) int { return kv.Key })
+	},
+	"key": func(p *flow.Pipeline) flow.Stream[int] {
+		return in(p, "in").KeyBy(boom).Process(func() *panicky { return &panicky{} })
+	},
+	"mapwith open": func(p *flow.Pipeline) flow.Stream[int] {
+		return in(p, "in").MapWith(func(*flow.Task) (func(int) (int, error), error) { boom(7); return nil, nil })
+	},
+	"timers": func(p *flow.Pipeline) flow.Stream[int] { return process(p, "timers") },
+	"clock": func(p *flow.Pipeline) flow.Stream[int] {
+		return waits(p, "in").KeyBy(self).Process(func() *panicky { return &panicky{when: "clock"} })
+	},
+	"load": func(p *flow.Pipeline) flow.Stream[int] {
+		return in(p, "other").KeyBy(self).Bootstrap(in(p, "in").KeyBy(self), func() *panicky { return &panicky{when: "load"} })
+	},
+	"loaded": func(p *flow.Pipeline) flow.Stream[int] {
+		return in(p, "other").KeyBy(self).Bootstrap(in(p, "in").KeyBy(self), func() *panicky { return &panicky{when: "record"} })
+	},
+	"left join": func(p *flow.Pipeline) flow.Stream[int] {
+		a, b := pairs(p)
+		return a.LeftJoin(b, func(v int, _ flow.Opt[int], emit func(int)) { emit(boom(v)) })
+	},
+	"full join": func(p *flow.Pipeline) flow.Stream[int] {
+		a, b := pairs(p)
+		return a.FullJoin(b, func(v, _ flow.Opt[int], emit func(int)) { emit(boom(v.Or(0))) })
+	},
+	"sliding window": func(p *flow.Pipeline) flow.Stream[int] {
+		w := in(p, "in").KeyBy(self).Window(flow.Sliding(5*time.Microsecond, 5*time.Microsecond))
+		return w.ReduceTo(func(a, b int) int { return a }, func(w flow.Win[int], v int) int { return boom(v) })
+	},
+	"sessions": func(p *flow.Pipeline) flow.Stream[int] {
+		w := in(p, "in").KeyBy(func(int) int { return 0 }).Window(flow.Session(time.Microsecond))
+		return w.Reduce(func(a, b int) int { boom(b); return b })
+	},
+	"trigger at the end": func(p *flow.Pipeline) flow.Stream[int] {
+		return window(p).Trigger(trapped{atEnd: true}).Count().ID("it").Map(func(w flow.Windowed[int, int64]) int { return int(w.Value) })
 	},
 	"keyed process":     func(p *flow.Pipeline) flow.Stream[int] { return process(p, "record") },
 	"timer":             func(p *flow.Pipeline) flow.Stream[int] { return process(p, "timer") },
@@ -229,33 +308,42 @@ var operators = map[string]func(p *flow.Pipeline) flow.Stream[int]{
 	},
 }
 
-// inner are the kinds whose function belongs to an operator that the plan has put in front of the one that is named.
-var inner = map[string]bool{"partitioner": true, "sort": true, "top": true}
+// inner are the kinds whose function belongs to a part of the operator that is named.
+var inner = map[string]string{"sort": "it.sample", "top": "it.local"}
 
-// occasional are the kinds that panic outside of any record.
+// occasional are the kinds that panic outside of any record, with what they were about.
 var occasional = map[string]string{
-	"timer": "watermark", "end": "end of the input", "start": "", "window result": "watermark", "window apply": "watermark",
-	"window join": "watermark", "cogroup": "watermark", "sort": "", "top": "", "source": "", "join": "", "function of state": "record",
+	"timer": "timer t of it at 1970-01-01T00:00:00.000007Z, key 7", "timers": "timer ts of it at 1970-01-01T00:00:00.000007Z, key 7",
+	"clock": "timer c of it, key 7", "end": "the end of the input of it, key 7", "start": "while the operator was opened",
+	"window result": fifth, "window apply": fifth, "sliding window": fifth, "trigger at the end": fifth,
+	"window join": "window [1970-01-01T00:00:00Z, 1970-01-01T00:00:01Z) of it, key 7",
+	"cogroup":     "window [1970-01-01T00:00:00.000007Z, 1970-01-01T00:00:00.000008Z) of it, key 7",
+	"top":         "the end of the input", "mapwith open": "while the operator was opened", "source": "", "join": "", "function of state": "record",
 }
+
+const fifth = "window [1970-01-01T00:00:00.000005Z, 1970-01-01T00:00:00.00001Z) of it, key 7"
+
+// named are the kinds that give the id themselves, because something follows.
+var named = []string{"fold", "sum", "max", "top", "top by key", "count", "window", "trigger", "trigger at the end"}
 
 func TestAPanicNamesOperatorRecordAndStackOnEveryAttempt(t *testing.T) {
 	for name, operator := range operators {
 		t.Run(name, func(t *testing.T) {
 			err := try(t, func(p *flow.Pipeline) {
 				s := operator(p)
-				if name != "event time" && name != "watermarks" && name != "source" && !strings.Contains("fold sum top window trigger", name) {
+				if name != "event time" && name != "watermarks" && name != "source" && !slices.Contains(named, name) {
 					s = s.ID("it")
 				}
 				s.To("out", drop[int]())
 			}, flowtest.Setting("restart", "fixed(2,1ms)"), flowtest.Setting("parallelism", "1"))
-			if err.Code != "E051" || err.Operator != "it" && !inner[name] || !strings.Contains(err.Message, "boom") {
+			if err.Code != "E051" || err.Operator != cmp.Or(inner[name], "it") || !strings.Contains(err.Message, "boom") {
 				t.Errorf("%s in %q: %s", err.Code, err.Operator, err.Message)
 			}
 			if !strings.Contains(err.Stack, "badinput/panics_test.go") {
 				t.Errorf("the stack is\n%s", err.Stack)
 			}
 			occasion, outside := occasional[name]
-			if outside && !strings.Contains(err.Position, occasion) && err.Position != "the end of the input" || !outside && !strings.ContainsAny(err.Position, "78") {
+			if outside && !strings.Contains(err.Position, occasion) || !outside && !strings.ContainsAny(err.Position, "78") {
 				t.Errorf("the position is %q", err.Position)
 			}
 			if err.Restarts != 2 || err.Position != "" && (err.Repeated != 3 || !strings.Contains(err.Error(), "same record on every attempt")) {

@@ -165,6 +165,18 @@ func (h *hoard) Process(c *flow.Ctx[string, int], v int) error {
 	return nil
 }
 
+// A job is told by the first checkpoint that has to store the value.
+func TestAValueBeyondTheLimitFailsTheJobWithOperatorAndKey(t *testing.T) {
+	big := strings.Repeat("x", 65<<20)
+	err := try(t, func(p *flow.Pipeline) {
+		waits(p, "in").KeyBy(func(v int) string { return fmt.Sprint("key ", v) }).Process(func() *hoard { return &hoard{big: big, kind: "map"} }).ID("it").
+			To("out", drop[int]())
+	}, flowtest.Setting("checkpoint.interval", "10ms"), flowtest.Setting("checkpoint.dir", t.TempDir()))
+	if err.Code != "E140" || err.Operator != "it" || !strings.Contains(err.Message, "key key 0") || !strings.Contains(err.Message, `state "texts"`) {
+		t.Errorf("%s in %q: %.300s", err.Code, err.Operator, err.Message)
+	}
+}
+
 // fatal is a test that a harness fails.
 type fatal struct {
 	testing.TB
@@ -192,7 +204,7 @@ func TestAValueBeyondTheLimitNamesStateAndKey(t *testing.T) {
 				h.Push(1, 1)
 				h.Snapshot()
 			}()
-			for _, text := range []string{"E140", `state "` + state + `"`, "key 0", "64"} {
+			for _, text := range []string{"E140", "operator under-test", `state "` + state + `"`, "key 0", "64"} {
 				if !strings.Contains(f.text, text) {
 					t.Errorf("%.300q does not say %q", f.text, text)
 				}

@@ -25,6 +25,8 @@ type (
 	Operator = chain.Operator
 	// InputEnder is an Operator that wants to know which of its inputs has ended.
 	InputEnder = chain.InputEnder
+	// Occasioned is an Operator that knows more about what it does than which event it handles.
+	Occasioned = chain.Occasioned
 	// Holder is an Operator that holds watermarks back.
 	Holder = chain.Holder
 	// Relay is a Holder that passes on itself what it holds back.

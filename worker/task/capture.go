@@ -9,6 +9,7 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 	"github.com/sluiceio/sluice/snapshot"
 	"github.com/sluiceio/sluice/worker/task/chain"
+	"github.com/sluiceio/sluice/worker/task/fault"
 	"github.com/sluiceio/sluice/worker/task/segment"
 )
 
@@ -127,7 +128,7 @@ func (l *loop) write(units int) error {
 		}
 		var err error
 		if t.done, err = t.s.Step(units); err != nil {
-			return err
+			return fault.Of(err, fault.CodeUser, t.of.Operator)
 		}
 		if !t.done && !t.s.Waits() {
 			l.more = true

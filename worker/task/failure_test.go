@@ -267,7 +267,7 @@ func TestErrorsOfOpeningAreFailuresAndCloseWhatIsOpen(t *testing.T) {
 	j := newJob(t)
 	at := j.then(j.source("src", 1, NewSource(ints(10), SourceOptions[int]{})), "bad", bad)
 	j.then(at, "behind", with(&events{onClose: func() error { closed++; return nil }}))
-	expect(t, failed(t, j), fault.CodeUser, "bad", "")
+	expect(t, failed(t, j), fault.CodeUser, "bad", "while the operator was opened")
 	if closed != 1 {
 		t.Errorf("the operator behind was closed %d times", closed)
 	}

@@ -124,7 +124,7 @@ func (w *wiring) operator(op int32) (ins []any, nodes []chain.Node, err error) {
 			w.opened = append(w.opened, func(error) error { return fault.Protect(o.Close) })
 		}
 		if err != nil {
-			return nil, nil, fault.Of(err, fault.CodeUser, rt.Task.Operator)
+			return nil, nil, opening(err, rt.Task.Operator)
 		}
 		if v := reflect.ValueOf(in); v.Kind() != reflect.Func || v.IsNil() {
 			return nil, nil, fault.Fatal(fault.CodeDeploy, "%s: its stage %d has no push but %T", rt.Task.Operator, i, in)
@@ -138,11 +138,21 @@ func (w *wiring) operator(op int32) (ins []any, nodes []chain.Node, err error) {
 	return ins, append([]chain.Node{self}, kids...), nil
 }
 
+// whileOpened is where a function of the job fails that is called before the first record.
+const whileOpened = "while the operator was opened"
+
+// opening is the fault of an operator that could not be opened.
+func opening(err error, operator string) error {
+	f := *fault.Of(err, fault.CodeUser, operator)
+	f.Position = cmp.Or(f.Position, whileOpened)
+	return &f
+}
+
 // build calls user code: a panic of it is an error of this operator.
 func (w *wiring) build(st Stage, rt *Runtime, outs []any) (in any, op Operator, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fault.Panicked(v, rt.Task.Operator, "while the operator was opened")
+			err = fault.Panicked(v, rt.Task.Operator, whileOpened)
 		}
 	}()
 	if len(outs) == 1 {

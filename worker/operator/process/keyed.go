@@ -96,13 +96,33 @@ func (o *keyedOperator[K, Out]) OnWatermark(t element.Time) error {
 	if err := s.timers.FinishEvents(s.rt.Stopped); err != nil || len(s.end) == 0 {
 		return err
 	}
-	return s.dir.Each(func(K) error {
+	s.ending = true
+	if err := s.dir.Each(func(K) error {
 		s.rt.At = element.MaxTime
 		if err := s.ended(s.ctx); err != nil {
 			return err
 		}
 		return s.rt.Stopped()
-	})
+	}); err != nil {
+		return err
+	}
+	s.ending = false
+	return nil
+}
+
+// Occasion is the timer that is called, or the key whose end it is. A deadline by the clock is another one on each attempt, and is
+// left out.
+func (o *keyedOperator[K, Out]) Occasion() string {
+	s := o.set
+	switch _, clock := s.handles[s.calls].(*ProcTimer); {
+	case s.calls != "" && clock:
+		return fmt.Sprintf("timer %s of %s, key %v", s.calls, s.rt.Task.Operator, s.dir.Key())
+	case s.calls != "":
+		return fmt.Sprintf("timer %s of %s at %v, key %v", s.calls, s.rt.Task.Operator, s.deadline, s.dir.Key())
+	case s.ending:
+		return fmt.Sprintf("the end of the input of %s, key %v", s.rt.Task.Operator, s.dir.Key())
+	}
+	return ""
 }
 
 // OnTime fires the timers by the clock that are due.

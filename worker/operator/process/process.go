@@ -185,11 +185,11 @@ func (h *hooks[C]) ended(c C) error {
 	return nil
 }
 
-// closed runs every OnClose, the last first, whatever the others return.
+// closed runs every OnClose, the last first, whatever the others return, and also if they panic.
 func (h *hooks[C]) closed() error {
 	var errs []error
 	for i := len(h.close) - 1; i >= 0; i-- {
-		errs = append(errs, h.close[i]())
+		errs = append(errs, task.Protect(h.close[i]))
 	}
 	h.close = nil
 	return errors.Join(errs...)

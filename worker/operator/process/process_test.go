@@ -65,6 +65,24 @@ func TestHooksRunInOrder(t *testing.T) {
 	}
 }
 
+// What was opened first is closed although what was opened later panics.
+func TestEveryHookIsClosedAlthoughOneFails(t *testing.T) {
+	var log []string
+	broken := errors.New("broken")
+	h := operatortest.New(t, stage(func(s *setup) (fn, error) {
+		s.OnClose(func() error { log = append(log, "first"); return nil })
+		s.OnClose(func() error { log = append(log, "second"); panic(broken) })
+		s.OnClose(func() error { log = append(log, "third"); return broken })
+		return func(*ctx, int) error { return nil }, nil
+	}, process.Options{}))
+	if err := h.Operator.Close(); !errors.Is(err, broken) || strings.Count(err.Error(), "broken") != 2 {
+		t.Errorf("the error is %v", err)
+	}
+	if d := cmp.Diff([]string{"third", "second", "first"}, log); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestErrorsOfProcessorsFollowThePolicy(t *testing.T) {
 	broken := errors.New("broken")
 	open := func(*setup) (fn, error) { return func(*ctx, int) error { return broken }, nil }

@@ -106,7 +106,10 @@ type KeySetup[K comparable, Out any] struct {
 	wake   element.Time    // when the loop will call OnTime; MaxTime: never
 	// earliest is the earliest deadline that a timer by the clock can be set to: while such timers are called, one that is ahead.
 	earliest element.Time
-	ruled    bool // there is a broadcast input
+	ruled    bool         // there is a broadcast input
+	calls    string       // the timer that is called; empty: none is
+	deadline element.Time // of that timer
+	ending   bool         // OnEnd is called
 }
 
 // describedGroups is the number of key groups of a directory that no record will reach.
@@ -203,9 +206,11 @@ func (s *KeySetup[K, Out]) ProcTimer(name string, f func(*KeyCtx[K, Out], time.T
 func (s *KeySetup[K, Out]) onEvent(name string, f func(*KeyCtx[K, Out], element.Time) error) func(element.Time) error {
 	return func(at element.Time) error {
 		s.rt.At = at
+		s.calls, s.deadline = name, at
 		if err := f(s.ctx, at); err != nil {
 			return fmt.Errorf("timer %s, key %v: %w", name, s.dir.Key(), err)
 		}
+		s.calls = ""
 		return nil
 	}
 }
@@ -218,9 +223,11 @@ func (s *KeySetup[K, Out]) onTime(name string, f func(*KeyCtx[K, Out], time.Time
 		if w := s.rt.Watermark; w > element.MinTime && w < element.MaxTime {
 			s.rt.At = w + 1
 		}
+		s.calls, s.deadline = name, at
 		if err := f(s.ctx, at.Std()); err != nil {
 			return fmt.Errorf("timer %s, key %v: %w", name, s.dir.Key(), err)
 		}
+		s.calls = ""
 		return nil
 	}
 }

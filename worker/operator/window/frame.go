@@ -1,6 +1,7 @@
 package window
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/sluiceio/sluice/flow/codec"
@@ -48,6 +49,22 @@ type times struct {
 	ending bool
 	// wake is when the loop will call OnTime; MaxTime: never.
 	wake element.Time
+	// firing is the window whose results are emitted, if emitting.
+	firing   window.Window
+	emitting bool
+}
+
+// emits notes that the results of w are emitted, key after key; emitted, that they are.
+func (f *times) emits(w window.Window) { f.firing, f.emitting = w, true }
+
+func (f *times) emitted() { f.emitting = false }
+
+// occasion is the window that is emitted, for the report of a failure (task.Occasioned).
+func (f *times) occasion(key any) string {
+	if f.timing == ByClock { // another one on each attempt
+		return fmt.Sprintf("a window by the clock of %s, key %v", f.rt.Task.Operator, key)
+	}
+	return fmt.Sprintf("window %v of %s, key %v", f.firing, f.rt.Task.Operator, key)
 }
 
 // open begins to keep time.

@@ -70,6 +70,7 @@ type gather[K comparable, In any] struct {
 	each    func(K, Firing, iter.Seq[In]) error
 	spaces  *state.Spaces[K, *state.List[In]]  // by start
 	list    []*state.Space[K, *state.List[In]] // as starts
+	fires   *state.Directory[K]                // whose keys are emitted
 	refired *state.Spaces[K, *state.Value[int32]]
 }
 
@@ -172,7 +173,9 @@ func (o *gather[K, In]) sweep(t element.Time) error {
 
 func (o *gather[K, In]) fire(w window.Window) error {
 	panes := o.of(w)
+	o.emits(w)
 	for i, p := range panes {
+		o.fires = p.Dir
 		err := p.Dir.Each(func(k K) error {
 			h := p.Dir.KeyHash()
 			if o.firedBefore(h, w) {
@@ -193,7 +196,16 @@ func (o *gather[K, In]) fire(w window.Window) error {
 			return err
 		}
 	}
+	o.emitted()
 	return nil
+}
+
+// Occasion is the window and the key whose records are handed out.
+func (o *gather[K, In]) Occasion() string {
+	if !o.emitting {
+		return ""
+	}
+	return o.occasion(o.fires.Key())
 }
 
 // forget drops the panes that no window needs at time t.
@@ -219,6 +231,7 @@ func (o *gather[K, In]) OnRestored() error {
 }
 
 var (
-	_ task.Waker    = (*gather[int, int])(nil)
-	_ task.Restorer = (*gather[int, int])(nil)
+	_ task.Waker      = (*gather[int, int])(nil)
+	_ task.Restorer   = (*gather[int, int])(nil)
+	_ task.Occasioned = (*gather[int, int])(nil)
 )

@@ -347,12 +347,14 @@ func (o *keyed[K, In, Acc]) visit(t element.Time, on Timing) error {
 		}
 		o.rt.At = m.at
 		o.come(m.at, on)
+		o.emits(m.win)
 		if err := o.fire(e, m.at, on); err != nil {
 			return err
 		}
 		if err := o.rt.Stopped(); err != nil {
 			return err
 		}
+		o.emitted()
 		if crowded {
 			if err := o.insert(i+1, t, on, &calls, spot{win: m.win, id: m.id, event: e.Event, clock: e.Clock}); err != nil {
 				return err
@@ -361,6 +363,14 @@ func (o *keyed[K, In, Acc]) visit(t element.Time, on Timing) error {
 	}
 	o.inTurn(t, crowded && o.crowded(), func(_ element.Time, e Entry[Acc]) { o.arm(e.window(), e.Event, e.Clock) })
 	return nil
+}
+
+// Occasion is the window and the key that the trigger is asked about, or whose results are emitted.
+func (o *keyed[K, In, Acc]) Occasion() string {
+	if !o.emitting {
+		return ""
+	}
+	return o.occasion(o.dir.Key())
 }
 
 // come sets the time that triggers see to that of a deadline.
@@ -434,6 +444,7 @@ func (o *keyed[K, In, Acc]) OnRestored() error {
 func (o *keyed[K, In, Acc]) Close() error { return o.timers.Close() }
 
 var (
-	_ task.Waker    = (*keyed[int, int, int])(nil)
-	_ task.Restorer = (*keyed[int, int, int])(nil)
+	_ task.Waker      = (*keyed[int, int, int])(nil)
+	_ task.Restorer   = (*keyed[int, int, int])(nil)
+	_ task.Occasioned = (*keyed[int, int, int])(nil)
 )

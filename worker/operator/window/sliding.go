@@ -243,7 +243,8 @@ func (o *sliding[K, Acc]) fire(w window.Window) error {
 	lo, hi := o.within(w)
 	last := w.Last()
 	queues, queue := o.line.Dir, o.line.Handles
-	return queues.Each(func(k K) error {
+	o.emits(w)
+	err := queues.Each(func(k K) error {
 		h := queues.KeyHash()
 		ok, err := o.total(k, h, queue.Ref(), lo, hi)
 		if err != nil {
@@ -260,6 +261,18 @@ func (o *sliding[K, Acc]) fire(w window.Window) error {
 		o.emit(k, Firing{Window: w}, &o.result)
 		return o.rt.Stopped()
 	})
+	if err == nil {
+		o.emitted()
+	}
+	return err
+}
+
+// Occasion is the window and the key whose result is emitted.
+func (o *sliding[K, Acc]) Occasion() string {
+	if !o.emitting {
+		return ""
+	}
+	return o.occasion(o.line.Dir.Key())
 }
 
 // takeIn adds the panes of w that are not in the queues yet to the backs of their keys.

@@ -56,6 +56,7 @@ type tumbling[K comparable, Acc any] struct {
 	cur   window.Window
 	until element.Time                 // that cur takes records
 	space *state.Space[K, *cells[Acc]] // nil: cur is not open
+	fires *state.Directory[K]          // whose keys are emitted
 	// isLate and again are about the last record: it was late; its window has fired, and still takes records.
 	isLate, again bool
 }
@@ -158,7 +159,9 @@ func (o *tumbling[K, Acc]) sweep(t element.Time) error {
 
 func (o *tumbling[K, Acc]) fire(sp *state.Space[K, *cells[Acc]], w window.Window) error {
 	c := sp.Handles
-	return sp.Dir.Each(func(k K) error {
+	o.fires = sp.Dir
+	o.emits(w)
+	err := sp.Dir.Each(func(k K) error {
 		acc := c.acc.Peek()
 		if acc == nil || o.firedBefore(sp.Dir.KeyHash(), w) {
 			return nil
@@ -166,6 +169,18 @@ func (o *tumbling[K, Acc]) fire(sp *state.Space[K, *cells[Acc]], w window.Window
 		o.emit(k, w, c, acc)
 		return o.rt.Stopped()
 	})
+	if err == nil {
+		o.emitted()
+	}
+	return err
+}
+
+// Occasion is the window and the key whose result is emitted.
+func (o *tumbling[K, Acc]) Occasion() string {
+	if !o.emitting {
+		return ""
+	}
+	return o.occasion(o.fires.Key())
 }
 
 // OnRestored begins with the windows of a checkpoint.
@@ -176,6 +191,7 @@ func (o *tumbling[K, Acc]) OnRestored() error {
 }
 
 var (
-	_ task.Waker    = (*tumbling[int, int])(nil)
-	_ task.Restorer = (*tumbling[int, int])(nil)
+	_ task.Waker      = (*tumbling[int, int])(nil)
+	_ task.Restorer   = (*tumbling[int, int])(nil)
+	_ task.Occasioned = (*tumbling[int, int])(nil)
 )

@@ -130,6 +130,7 @@ func (c *Chain) Over() bool { return c.over }
 
 // Restore gives every operator its tables by load, and has it derive from them what it needs.
 func (c *Chain) Restore(load func(rt *Runtime, reloads bool) error) error {
+	c.restoring = true
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		if n.Runtime == nil {
@@ -151,7 +152,7 @@ func (c *Chain) Restore(load func(rt *Runtime, reloads bool) error) error {
 			return err
 		}
 	}
-	c.active = -1
+	c.active, c.restoring = -1, false
 	return nil
 }
 

@@ -69,6 +69,8 @@ type Chain struct {
 	// active is the node that handles an event; -1: none, a record is in flight.
 	active int
 	event  element.Event // that it handles
+	// restoring: it is no event that is handled, but what a checkpoint has.
+	restoring bool
 	// keepers are the nodes with tables.
 	keepers  []int
 	limiters []Limiter
@@ -208,12 +210,17 @@ func (c *Chain) InputEnd(input, inputs int) error {
 	return nil
 }
 
-// check attributes the error of an event, and finds what operators have reported through Fail meanwhile.
+// check attributes the error of an event, and finds what operators have reported through Fail meanwhile. No record is in flight:
+// what the user gets to look for is the event, if there is one. A loss is nobody's fault here.
 func (c *Chain) check(n *Node, err error) error {
-	if err != nil {
-		return fault.Of(err, fault.CodeUser, n.ID)
+	if err == nil {
+		return c.cur.Err()
 	}
-	return c.cur.Err()
+	f := *fault.Of(err, fault.CodeUser, n.ID)
+	if text := c.occasion(); f.Position == "" && f.Kind != jobpb.FailureKind_FAILURE_LOSS && text != byItself {
+		f.Position = text
+	}
+	return &f
 }
 
 // Occasion describes the event that is being handled; false: there is none, a record is in flight.
@@ -221,7 +228,20 @@ func (c *Chain) Occasion() (text string, ok bool) {
 	return c.occasion(), c.active >= 0
 }
 
+// byItself is the occasion of what is done between records, and follows from none of them.
+const byItself = "a time of its own"
+
 func (c *Chain) occasion() string {
+	if c.restoring {
+		return "while the state was restored"
+	}
+	if c.active >= 0 {
+		if o, ok := c.nodes[c.active].Operator.(Occasioned); ok {
+			if text := o.Occasion(); text != "" {
+				return text
+			}
+		}
+	}
 	switch c.event.Kind {
 	case element.Watermark:
 		return "watermark " + c.event.Time.String()
@@ -230,7 +250,7 @@ func (c *Chain) occasion() string {
 	case element.Barrier:
 		return fmt.Sprintf("the barrier of checkpoint %d", c.event.Checkpoint)
 	case element.None:
-		return "a time of its own"
+		return byItself
 	}
 	return ""
 }

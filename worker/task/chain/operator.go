@@ -32,6 +32,14 @@ type InputEnder interface {
 	OnInputEnd(input int) error
 }
 
+// Occasioned is an Operator that knows more about what it does than which event it handles: which timer it calls, which window
+// it emits.
+type Occasioned interface {
+	// Occasion describes that for the report of a failure, in the same words on every attempt; empty: there is no more to say. It
+	// is called after the operator, or what it has called, has failed or panicked, and changes nothing.
+	Occasion() string
+}
+
 // Holder is an Operator that holds watermarks and idleness back: it sees watermarks itself, those behind it see one, MaxTime,
 // at the end. Such an operator may emit records with any time until then.
 type Holder interface {

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -155,7 +156,7 @@ func Of(err error, code, operator string) *Fault {
 			f.Kind = jobpb.FailureKind_FAILURE_FATAL
 		}
 	} else if e, ok := errors.AsType[*state.Error](err); ok {
-		f.Code = e.Code
+		f.Code, f.Operator = e.Code, cmp.Or(operator, e.Operator)
 	} else if connector.IsFatal(err) {
 		f.Kind = jobpb.FailureKind_FAILURE_FATAL
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sluiceio/sluice/shuffle"
 	"github.com/sluiceio/sluice/shuffle/stored"
 	"github.com/sluiceio/sluice/worker/spill"
+	"github.com/sluiceio/sluice/worker/state"
 )
 
 var errTest = errors.New("test failure")
@@ -47,6 +48,16 @@ func TestKindsOfFailure(t *testing.T) {
 	}
 	if f := Failure(errTest); f.Kind != jobpb.FailureKind_FAILURE_FATAL || f.Code != CodeDeploy {
 		t.Errorf("an error of deployment became %v", f)
+	}
+}
+
+// Keyed state knows whose it is where the caller does not.
+func TestAFailureOfStateNamesItsOperator(t *testing.T) {
+	err := fmt.Errorf("snapshot 1: %w", &state.Error{Code: state.CodeCodec, Operator: "counts", Err: errTest})
+	for operator, want := range map[string]string{"": "counts", "op": "op"} {
+		if f := Of(err, CodeUser, operator); f.Code != state.CodeCodec || f.Operator != want {
+			t.Errorf("%s of %q, want %q", f.Code, f.Operator, want)
+		}
 	}
 }
 
