@@ -45,6 +45,7 @@ type Lab struct {
 	load     *traffic.Load
 	reader   *traffic.Reader
 	observer *traffic.Observer
+	auditor  *traffic.Auditor
 }
 
 // Figures of the workload: what two cores bear beside a cluster of six processes.
@@ -58,6 +59,11 @@ const (
 	workerSlots   = 4
 	defaultFaults = 15 * time.Second
 )
+
+// intervals of checkpoints, from which the seed draws one; checkpointsTake is how long one may last.
+var intervals = []time.Duration{100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
+
+const checkpointsTake = 5 * time.Second
 
 // perform the scenario. An error is one of the harness: it means unknown.
 func (l *Lab) perform(ctx context.Context) (err error) {
@@ -117,6 +123,7 @@ func (l *Lab) experiment(ctx context.Context) error {
 	over, stop := context.WithCancel(g.Context())
 	defer stop()
 	g.Go("observer", func(context.Context) error { return l.observer.Follow(over) })
+	g.Go("auditor", func(context.Context) error { return l.auditor.Follow(over) })
 	g.Go("reader", func(context.Context) error { return l.reader.Follow(over) })
 	clients, hush := context.WithCancel(over)
 	defer hush()
@@ -142,13 +149,21 @@ func (l *Lab) experiment(ctx context.Context) error {
 
 func (l *Lab) submitLedger(ctx context.Context) (err error) {
 	length := baseline + l.Duration + afterwards
+	every := l.Scenario.Interval
+	if every == 0 {
+		every = intervals[l.rnd.IntN(len(intervals))]
+	}
 	l.ledger = traffic.Ledger{
 		Workload: history.Workload{
-			Seed: l.Seed, Partitions: 4, Keys: ledgerKeys, Window: 500, Rate: ledgerRate, Records: int64(length.Seconds() * ledgerRate),
+			Seed: l.Seed, Partitions: 4, Keys: ledgerKeys, Window: 500, Rate: ledgerRate, Records: int64(length.Seconds() * ledgerRate), Checkpointed: true,
 		},
 		Artifact: l.artifact, Out: filepath.Join(l.Dir, "out", "ledger"), Parallelism: 2,
 		// All of it runs at once, and what runs again for a fault of the cluster's is no failure of the job's.
-		Settings: map[string]string{"mode": "streaming"},
+		// Checkpoints that such faults prevent are not counted against it either.
+		Settings: map[string]string{
+			"mode": "streaming", "checkpoint.interval": every.String(), "checkpoint.min-pause": (every / 4).String(), "checkpoint.timeout": checkpointsTake.String(),
+			"checkpoint.tolerable": "1000",
+		},
 	}
 	if l.Job, err = l.Client.Submit(ctx, l.ledger.Spec("ledger"), "ledger"); err != nil {
 		return err
@@ -160,8 +175,10 @@ func (l *Lab) submitLedger(ctx context.Context) (err error) {
 	if _, err := l.Client.AwaitRunning(starting, l.Job); err != nil {
 		return err
 	}
-	l.reader = &traffic.Reader{Log: l.log, Job: l.Job, Dir: l.ledger.Out}
-	l.observer = &traffic.Observer{Client: traffic.NewClient(l.C, l.log, "observer", l.Seed, 2), Jobs: []string{l.Job}, Every: 200 * time.Millisecond}
+	l.reader = &traffic.Reader{Log: l.log, Job: l.Job, Dir: l.ledger.Out, Checkpointed: true}
+	jobs := []string{l.Job}
+	l.observer = &traffic.Observer{Client: traffic.NewClient(l.C, l.log, "observer", l.Seed, 2), Jobs: jobs, Checkpointed: jobs, Every: 200 * time.Millisecond}
+	l.auditor = &traffic.Auditor{Client: traffic.NewClient(l.C, l.log, "auditor", l.Seed, 3), Job: l.Job, Every: 500 * time.Millisecond}
 	l.load = &traffic.Load{
 		Cluster: l.C, Log: l.log, Artifact: l.artifact, Dir: filepath.Join(l.Dir, "out", "load"), Seed: l.Seed, Clients: l.Scenario.Clients, Pause: 150 * time.Millisecond, Most: 200,
 	}
@@ -199,7 +216,7 @@ func (l *Lab) lastLook(ctx context.Context) error {
 	if err := l.reader.Look(); err != nil {
 		return err
 	}
-	if err := l.observer.Last(ctx); err != nil {
+	if err := errors.Join(l.observer.Last(ctx), l.auditor.Last(ctx)); err != nil {
 		return err
 	}
 	for _, j := range l.load.Jobs() {
@@ -283,6 +300,11 @@ func (l *Lab) count(ctx context.Context) (c history.Census, err error) {
 			return c, err
 		}
 		c.Files = append(c.Files, stored...)
+	}
+	if l.Scenario.strays {
+		stray, err := l.auditor.Stray(ctx)
+		c.Files = append(c.Files, stray...)
+		return c, err
 	}
 	return c, nil
 }

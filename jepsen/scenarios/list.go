@@ -29,7 +29,7 @@ func All() []Scenario {
 
 // always must be shown by every scenario with the ordinary workload.
 func always(more ...string) []string {
-	return append([]string{"I1", "I2", "I3", "I4", "I8", "I13", "I15"}, more...)
+	return append([]string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I10", "I13", "I15"}, more...)
 }
 
 func coordinators() []Scenario {

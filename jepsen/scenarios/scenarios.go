@@ -70,8 +70,11 @@ type Scenario struct {
 	Lasts   time.Duration // of the faults, by default
 	Gate    bool          // part of `make jepsen`
 	Clients int           // of the load
+	// Interval of the ledger's checkpoints; 0: drawn from the seed.
+	Interval time.Duration
 
 	own    bool // brings its own workload
+	strays bool // objects of checkpoints that nobody needs are looked for in the end
 	faults func(ctx context.Context, l *Lab) error
 }
 

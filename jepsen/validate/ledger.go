@@ -49,6 +49,21 @@ func (f *Facts) ledgerRows(job string, r *Result) (all []placed, spans []traffic
 	return all, spans, texts
 }
 
+// rowsUpTo counts the rows of a ledger that belong to checkpoints up to an id.
+func (f *Facts) rowsUpTo(job string, id uint64) (n int64) {
+	for _, note := range f.rows {
+		if of, ok := traffic.CheckpointOf(note.Fact.Part); note.Fact.Job != job || !ok || of > id || strings.HasPrefix(note.Fact.Part, "windows") {
+			continue
+		}
+		for _, text := range note.Fact.Rows {
+			if text != "" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // finished: the whole answer is due. A job that has not finished owes only that what it shows is right.
 func (f *Facts) finished(w history.Workload) bool {
 	return w.Records >= 0 && f.status(w.Job) == "JOB_FINISHED"

@@ -72,6 +72,14 @@ func KindName(k jobpb.CheckpointKind) string {
 	return k.String()
 }
 
+// Origin ends what people read of a restart: the checkpoint that it goes back to; nothing if it begins anew.
+func Origin(restore uint64) string {
+	if restore == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; from checkpoint %d", restore)
+}
+
 // Request notes that somebody asked for a savepoint.
 func Request(c *jobpb.Checkpoints, r *jobpb.SavepointRequest) (*jobpb.Checkpoints, error) {
 	switch {
