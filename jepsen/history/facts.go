@@ -150,7 +150,7 @@ type Checkpoint struct {
 	Job  string `json:"job"`
 	ID   uint64 `json:"id"`
 	What string `json:"what"`
-	// Of Committed: the subtask whose output it is, and the epoch of the region in which it was written.
+	// Of Committed: the subtask whose output it is, and the epoch of the region in which it was written; ID is the least that it can have.
 	Subtask string `json:"subtask,omitempty"`
 	Epoch   uint64 `json:"epoch,omitempty"`
 	Text    string `json:"text,omitempty"`

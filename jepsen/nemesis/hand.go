@@ -72,6 +72,16 @@ func (h *Hand) Crash(ctx context.Context, n *cluster.Node) error {
 	return n.Crash(ctx)
 }
 
+// Noticed is what a node has done to itself at a named point of its program: it has ended, or stands still.
+func (h *Hand) Noticed(n *cluster.Node, stopped bool) {
+	if stopped {
+		h.note("pause at a point", n.Name(), "")
+		return
+	}
+	h.note("kill at a point", n.Name(), "")
+	h.remember(n)
+}
+
 func (h *Hand) remember(n *cluster.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -101,6 +101,9 @@ func (l *Lab) raise(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := l.arm(); err != nil {
+		return errors.Join(err, l.C.Close())
+	}
 	l.Hand = &nemesis.Hand{C: l.C, Log: l.log}
 	l.Client = traffic.NewClient(l.C, l.log, "scenario", l.Seed, 1)
 	starting, cancel := context.WithTimeout(ctx, settleAtMost)

@@ -23,7 +23,7 @@ type Observer struct {
 	Jobs   []string // whose progress is followed
 	// Checkpointed are those of the jobs that take checkpoints.
 	Checkpointed []string
-	Every  time.Duration
+	Every        time.Duration
 
 	event uint64 // newest recorded
 	again uint64 // index of the newest restart recorded

@@ -19,9 +19,9 @@ import (
 // Reader follows the part files below a directory, as a consumer that trusts what is committed: it reads each once, when it
 // appears, and complains of each that is not there any more or has changed.
 type Reader struct {
-	Log  *history.Recorder
-	Job  string
-	Dir  string // of the job's output
+	Log *history.Recorder
+	Job string
+	Dir string // of the job's output
 	// Checkpointed: names of files say to which checkpoint they belong.
 	Checkpointed bool
 
@@ -87,7 +87,8 @@ func (r *Reader) Look() error {
 	return nil
 }
 
-// output takes the name of a part file apart: DIRECTORY/part-SUBTASK-CHECKPOINT~JOB~SINK~JOBEPOCH.REGIONEPOCH.
+// output takes the name of a part file apart: DIRECTORY/part-SUBTASK-NUMBER~JOB~SINK~JOBEPOCH.REGIONEPOCH. The number is the least id of a
+// checkpoint that can have prepared it.
 func output(name string) (c history.Checkpoint, ok bool) {
 	fields := strings.Split(filepath.Base(name), "~")
 	head, isPart := strings.CutPrefix(fields[0], "part-")
@@ -104,10 +105,10 @@ func output(name string) (c history.Checkpoint, ok bool) {
 	return c, cut && errors.Join(errs[:]...) == nil
 }
 
-// CheckpointOf is the checkpoint to which the rows of a part file belong.
-func CheckpointOf(part string) (id uint64, ok bool) {
+// EpochOf is the epoch of the region in which a part file was written.
+func EpochOf(part string) (epoch uint64, ok bool) {
 	c, ok := output(part)
-	return c.ID, ok
+	return c.Epoch, ok
 }
 
 // parts are the visible files below dir, with their sizes. Hidden ones are output in progress.

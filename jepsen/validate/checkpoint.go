@@ -41,58 +41,74 @@ func newest(f *Facts, r *Result) {
 	}
 }
 
-// onceOnly is I7: what a subtask has written for a checkpoint becomes visible by one attempt, and not before the checkpoint is complete.
-// Both wall clocks are of one machine: that of the reader, and that of a coordinator, which tells the time before it decides.
+// onceOnly is I7: what a subtask has written in an epoch of its region becomes visible by a checkpoint that was completed in that epoch, at
+// the number of the file or above it, and not before. Of what was written behind the last one of an epoch the next epoch has its own copy, so that
+// no other commit may have effect. Both wall clocks are of one machine: that of the reader, and that of a coordinator, which tells the time
+// before it decides.
 func onceOnly(f *Facts, r *Result) {
-	type commit struct {
-		job, subtask string
-		id           uint64
-	}
-	type checkpoint struct {
-		job string
-		id  uint64
-	}
-	at := map[checkpoint]int64{}
+	by := map[string]*epochs{}
 	for _, c := range f.Checkpoints {
-		if c.Fact.What == history.Completed {
-			at[checkpoint{c.Fact.Job, c.Fact.ID}] = c.Fact.Micros
+		if by[c.Fact.Job] == nil {
+			by[c.Fact.Job] = f.epochs(c.Fact.Job)
 		}
-	}
-	by := map[commit]uint64{}
-	for _, c := range f.Checkpoints {
 		if c.Fact.What != history.Committed {
 			continue
 		}
-		k := commit{c.Fact.Job, c.Fact.Subtask, c.Fact.ID}
-		was, ok := by[k]
-		r.that(!ok || was == c.Fact.Epoch, c.Line, "job %s: %s: checkpoint %d was committed in epochs %d and %d", c.Fact.Job, c.Fact.Subtask, c.Fact.ID, was, c.Fact.Epoch)
-		by[k] = c.Fact.Epoch
-		done, ok := at[checkpoint{c.Fact.Job, c.Fact.ID}]
-		r.that(ok, c.Line, "job %s: %s: output of checkpoint %d is visible, which was never completed", c.Fact.Job, c.Fact.Subtask, c.Fact.ID)
-		r.that(!ok || c.Fact.Micros >= done, c.Line, "job %s: %s: output of checkpoint %d was visible %d µs before the checkpoint was complete", c.Fact.Job, c.Fact.Subtask, c.Fact.ID, done-c.Fact.Micros)
+		done, ok := by[c.Fact.Job].first(c.Fact.Epoch, c.Fact.ID)
+		r.that(ok, c.Line, "job %s: %s: output number %d of epoch %d is visible, and no checkpoint of that epoch has completed since it was written", c.Fact.Job, c.Fact.Subtask, c.Fact.ID, c.Fact.Epoch)
+		r.that(!ok || c.Fact.Micros >= done, c.Line, "job %s: %s: output number %d was visible %d µs before a checkpoint was complete", c.Fact.Job, c.Fact.Subtask, c.Fact.ID, done-c.Fact.Micros)
 	}
 }
 
+// epochs of the one region of a job: each restart begins another one.
+type epochs struct {
+	begun     []int64 // from the second one on, in order
+	completed []seen[history.Checkpoint]
+}
+
+func (f *Facts) epochs(job string) *epochs {
+	e := &epochs{}
+	for _, c := range f.Checkpoints {
+		switch {
+		case c.Fact.Job != job:
+		case c.Fact.What == history.Completed:
+			e.completed = append(e.completed, c)
+		case c.Fact.What == history.Restored || c.Fact.What == history.Fresh:
+			e.begun = append(e.begun, c.Fact.Micros)
+		}
+	}
+	slices.Sort(e.begun)
+	slices.SortFunc(e.completed, func(a, b seen[history.Checkpoint]) int { return cmp.Compare(a.Fact.ID, b.Fact.ID) })
+	return e
+}
+
+// first is when the first checkpoint of an epoch was completed that has an id or a higher one.
+func (e *epochs) first(epoch, id uint64) (micros int64, ok bool) {
+	for _, c := range e.completed {
+		// What is decided at the moment of a restart was decided before it: a checkpoint of interrupted attempts cannot complete.
+		before, _ := slices.BinarySearch(e.begun, c.Fact.Micros)
+		if 1+uint64(before) == epoch && c.Fact.ID >= id {
+			return c.Fact.Micros, true
+		}
+	}
+	return 0, false
+}
+
 // reread is I10: the attempts that brought a job to its end have read no record that the checkpoint contains from which they went on. What
-// it contains is what has become visible with it and with those before.
+// it contains is what has become visible of the epochs before theirs.
 func reread(f *Facts, r *Result) {
 	for _, w := range f.Workloads {
 		if !w.Checkpointed || !f.finished(w) {
 			continue
 		}
-		from := seen[history.Checkpoint]{}
-		for _, c := range f.Checkpoints {
-			if c.Fact.Job == w.Job && (c.Fact.What == history.Restored || c.Fact.What == history.Fresh) {
-				from = c
-			}
-		}
-		left := w.Records - f.rowsUpTo(w.Job, from.Fact.ID)
-		var last history.Progress
+		epoch := 1 + uint64(len(f.epochs(w.Job).begun))
+		left := w.Records - f.rowsBefore(w.Job, epoch)
+		var last seen[history.Progress]
 		for _, p := range f.Progress {
 			if p.Fact.Job == w.Job {
-				last = p.Fact
+				last = p
 			}
 		}
-		r.that(last.Read <= left, from.Line, "job %s: %d records were read after checkpoint %d, which leaves %d", w.Job, last.Read, from.Fact.ID, left)
+		r.that(last.Fact.Read <= left, last.Line, "job %s: %d records were read in epoch %d, to which those before have left %d", w.Job, last.Fact.Read, epoch, left)
 	}
 }

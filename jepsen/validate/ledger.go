@@ -49,10 +49,10 @@ func (f *Facts) ledgerRows(job string, r *Result) (all []placed, spans []traffic
 	return all, spans, texts
 }
 
-// rowsUpTo counts the rows of a ledger that belong to checkpoints up to an id.
-func (f *Facts) rowsUpTo(job string, id uint64) (n int64) {
+// rowsBefore counts the rows of a ledger that were written in epochs before one.
+func (f *Facts) rowsBefore(job string, epoch uint64) (n int64) {
 	for _, note := range f.rows {
-		if of, ok := traffic.CheckpointOf(note.Fact.Part); note.Fact.Job != job || !ok || of > id || strings.HasPrefix(note.Fact.Part, "windows") {
+		if of, ok := traffic.EpochOf(note.Fact.Part); note.Fact.Job != job || !ok || of >= epoch || strings.HasPrefix(note.Fact.Part, "windows") {
 			continue
 		}
 		for _, text := range note.Fact.Rows {

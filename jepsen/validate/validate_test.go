@@ -149,8 +149,9 @@ func TestEachInvariantFindsWhatBreaksIt(t *testing.T) {
 			checkpoint(history.Checkpoint{ID: 2, What: history.Restored, Micros: 31})(t)
 		}},
 		{"I6", "a start from nothing", checkpoint(history.Checkpoint{What: history.Fresh, Micros: 31})},
-		{"I7", "two attempts commit one checkpoint", checkpoint(history.Checkpoint{ID: 2, What: history.Committed, Subtask: "rows[0]", Epoch: 3, Micros: 22})},
-		{"I7", "output of a checkpoint that was never completed", checkpoint(history.Checkpoint{ID: 9, What: history.Committed, Subtask: "rows[0]", Epoch: 2, Micros: 22})},
+		{"I7", "output of an epoch in which nothing was completed since", checkpoint(history.Checkpoint{ID: 1, What: history.Committed, Subtask: "rows[0]", Epoch: 3, Micros: 22})},
+		{"I7", "output that no checkpoint can contain", checkpoint(history.Checkpoint{ID: 9, What: history.Committed, Subtask: "rows[0]", Epoch: 2, Micros: 22})},
+		{"I7", "output of attempts that were replaced before a checkpoint was complete", checkpoint(history.Checkpoint{ID: 2, What: history.Committed, Subtask: "rows[0]", Epoch: 1, Micros: 22})},
 		{"I7", "output before its checkpoint", checkpoint(history.Checkpoint{ID: 2, What: history.Committed, Subtask: "rows[1]", Epoch: 2, Micros: 19})},
 		{"I8", "a term falls", progress(func(p *history.Progress) { p.Term = 0 })},
 		{"I8", "an attempt falls", progress(func(p *history.Progress) { p.Attempts["a[0]"] = 0 })},

@@ -1,0 +1,132 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sluiceio/sluice/internal/failpoint"
+	"github.com/sluiceio/sluice/jepsen/cluster"
+)
+
+// reachedWithin is how long a named point may take to be reached.
+const reachedWithin = 40 * time.Second
+
+// arm gives the nodes the points of the scenario, before they start.
+func (l *Lab) arm() error {
+	if l.Scenario.points == nil {
+		return nil
+	}
+	for _, n := range l.C.Nodes() {
+		if points := l.Scenario.points(l, n); points != "" {
+			n.SetEnv(failpoint.Environment + "=" + points)
+		}
+		if err := os.MkdirAll(l.pointsOf(n), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pointsOf is where points of a node that pause say that they are reached, and are told to go on.
+func (l *Lab) pointsOf(n *cluster.Node) string {
+	return filepath.Join(l.Dir, "data", "points", n.Name())
+}
+
+// reached reports whether a process of a node waits at a point.
+func (l *Lab) reached(n *cluster.Node, point string) bool {
+	_, err := os.Stat(filepath.Join(l.pointsOf(n), point+".reached"))
+	_, gone := os.Stat(filepath.Join(l.pointsOf(n), point+".release"))
+	return err == nil && gone != nil
+}
+
+// release lets a process go on, and all that come to the point later.
+func (l *Lab) release(n *cluster.Node, point string) error {
+	return os.WriteFile(filepath.Join(l.pointsOf(n), point+".release"), nil, 0o644)
+}
+
+// rearm has the next process wait at the point again.
+func (l *Lab) rearm(n *cluster.Node, point string) error {
+	var errs []error
+	for _, end := range []string{".reached", ".release"} {
+		if err := os.Remove(filepath.Join(l.pointsOf(n), point+end)); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// await asks again until something has come about.
+func await(ctx context.Context, what string, is func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, reachedWithin)
+	defer cancel()
+	for {
+		ok, err := is()
+		if err != nil || ok {
+			return err
+		}
+		if stop := cluster.Rest(ctx, 20*time.Millisecond); stop != nil {
+			return fmt.Errorf("%s: %w", what, stop)
+		}
+	}
+}
+
+// leadersAtPoint: every coordinator, once it leads, ends or stops itself at a point. It is started, or goes on, when another one has taken
+// over.
+func leadersAtPoint(ctx context.Context, l *Lab) error {
+	armed := slices.Clone(l.C.Role(cluster.Coordinator))
+	for len(armed) > 0 {
+		hit := -1
+		err := await(ctx, "no leader has come to the point", func() (bool, error) {
+			hit = slices.IndexFunc(armed, func(n *cluster.Node) bool { return !n.Alive() || n.Stopped() })
+			return hit >= 0, nil
+		})
+		if err != nil {
+			return err
+		}
+		n := armed[hit]
+		armed = slices.Delete(armed, hit, hit+1)
+		n.SetEnv()
+		stopped := n.Alive()
+		l.Hand.Noticed(n, stopped)
+		if err := cluster.Rest(ctx, l.around(3*time.Second)); err != nil {
+			return err
+		}
+		if stopped {
+			err = l.Hand.Resume(n)
+		} else {
+			err = l.Hand.Start(ctx, n)
+		}
+		if err := errors.Join(err, cluster.Rest(ctx, time.Second)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// disarm starts workers again without points, one after another.
+func (l *Lab) disarm(ctx context.Context) error {
+	for _, n := range l.C.Role(cluster.Worker) {
+		n.SetEnv()
+		if n.Alive() {
+			if err := l.Hand.Crash(ctx, n); err != nil {
+				return err
+			}
+		}
+		ready, cancel := context.WithTimeout(ctx, settleAtMost)
+		err := errors.Join(l.Hand.Start(ctx, n), l.C.Ready(ready))
+		if err == nil {
+			_, err = l.Client.AwaitRunning(ready, l.Job)
+		}
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
