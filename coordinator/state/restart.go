@@ -40,7 +40,7 @@ func (e *jobEdit) restart(c *commandpb.RestartRegions) Result {
 	for _, r := range c.Regions {
 		n := &jobpb.RegionState{Index: r.Region, Epoch: r.Epoch + 1, Status: jobpb.RegionStatus_REGION_RESTARTING, RestartAtUs: c.RestartAtUs}
 		if e.checkpointed(r.Region) {
-			n.Restore = e.j.Newest().GetId() // PROTOCOL 3: the newest at this index, whatever the proposer knew
+			n.Restore = ledger.Restore(e.j.checkpoints) // PROTOCOL 3: the newest at this index, whatever the proposer knew
 		}
 		e.putRegion(n)
 	}

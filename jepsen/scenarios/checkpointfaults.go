@@ -343,7 +343,7 @@ func damagedChunk(ctx context.Context, l *Lab) error {
 		objects := append(slices.Clone(m.Objects), o)
 		l.rnd.Shuffle(len(objects), func(i, k int) { objects[i], objects[k] = objects[k], objects[i] })
 		for _, o := range objects[:min(len(objects), 3)] {
-			if copies := auditor.Copies(o); len(copies) > 1 {
+			if copies := auditor.Copies(o); len(copies) > 1 && !slices.ContainsFunc(copies, l.auditor.Excused) {
 				path := copies[l.rnd.IntN(len(copies))]
 				l.auditor.Excuse(path)
 				if err := l.damage(path, how); err != nil {

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,7 +159,7 @@ func (l *Lab) submitLedger(ctx context.Context) (err error) {
 	}
 	l.ledger = traffic.Ledger{
 		Workload: history.Workload{
-			Seed: l.Seed, Partitions: 4, Keys: ledgerKeys, Window: 500, Rate: ledgerRate, Records: int64(length.Seconds() * ledgerRate), Checkpointed: true,
+			Seed: l.Seed, Partitions: 4, Keys: cmp.Or(l.Scenario.keys, ledgerKeys), Window: 500, Rate: ledgerRate, Records: int64(length.Seconds() * ledgerRate), Checkpointed: true,
 		},
 		Artifact: l.artifact, Out: filepath.Join(l.Dir, "out", "ledger"), Parallelism: 2,
 		// All of it runs at once, and what runs again for a fault of the cluster's is no failure of the job's.

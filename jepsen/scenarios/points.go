@@ -76,34 +76,46 @@ func await(ctx context.Context, what string, is func() (bool, error)) error {
 	}
 }
 
-// leadersAtPoint: every coordinator, once it leads, ends or stops itself at a point. It is started, or goes on, when another one has taken
-// over.
+// leadersAtPoint: every coordinator, once it leads, ends or stops itself at a point. Some seconds later it is started, or goes on.
 func leadersAtPoint(ctx context.Context, l *Lab) error {
-	armed := slices.Clone(l.C.Role(cluster.Coordinator))
-	for len(armed) > 0 {
-		hit := -1
+	due := map[*cluster.Node]time.Time{}
+	stopped := map[*cluster.Node]bool{}
+	for armed := slices.Clone(l.C.Role(cluster.Coordinator)); len(armed)+len(due) > 0; {
 		err := await(ctx, "no leader has come to the point", func() (bool, error) {
-			hit = slices.IndexFunc(armed, func(n *cluster.Node) bool { return !n.Alive() || n.Stopped() })
-			return hit >= 0, nil
+			for i, n := range armed {
+				if n.Alive() && !n.Stopped() {
+					continue
+				}
+				armed = slices.Delete(armed, i, i+1)
+				n.SetEnv()
+				stopped[n], due[n] = n.Alive(), time.Now().Add(l.around(2500*time.Millisecond))
+				l.Hand.Noticed(n, stopped[n])
+				return true, nil
+			}
+			for _, at := range due {
+				if !time.Now().Before(at) {
+					return true, nil
+				}
+			}
+			return false, nil
 		})
 		if err != nil {
 			return err
 		}
-		n := armed[hit]
-		armed = slices.Delete(armed, hit, hit+1)
-		n.SetEnv()
-		stopped := n.Alive()
-		l.Hand.Noticed(n, stopped)
-		if err := cluster.Rest(ctx, l.around(3*time.Second)); err != nil {
-			return err
-		}
-		if stopped {
-			err = l.Hand.Resume(n)
-		} else {
-			err = l.Hand.Start(ctx, n)
-		}
-		if err := errors.Join(err, cluster.Rest(ctx, time.Second)); err != nil {
-			return err
+		for _, n := range l.C.Role(cluster.Coordinator) {
+			at, waits := due[n]
+			if !waits || time.Now().Before(at) {
+				continue
+			}
+			delete(due, n)
+			if stopped[n] {
+				err = l.Hand.Resume(n)
+			} else {
+				err = l.Hand.Start(ctx, n)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -52,7 +52,8 @@ func (a *Auditor) Excuse(path string) {
 	a.mu.excused[path] = true
 }
 
-func (a *Auditor) pardons(path string) bool {
+// Excused reports whether the file of an object was damaged on purpose.
+func (a *Auditor) Excused(path string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.mu.excused[path]
@@ -165,7 +166,7 @@ func (a *Auditor) read(o *jobpb.Object) (content []byte, err error) {
 		switch {
 		case err == nil && string(sum[:]) == string(o.Digest):
 			content = raw
-		case errors.Is(err, os.ErrNotExist), a.pardons(path):
+		case errors.Is(err, os.ErrNotExist), a.Excused(path):
 		case err != nil:
 			errs = append(errs, err)
 		default:

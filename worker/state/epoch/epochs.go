@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/snapshot/chunk"
 	"github.com/sluiceio/sluice/worker/state/overflow"
 )
@@ -183,6 +184,12 @@ func (l *Epochs) Aborted(id element.CheckpointID) error {
 		if l.epochs[i].id != id {
 			continue
 		}
+		if i == 0 && invariant.Without("aborted-changes") {
+			for _, m := range l.members {
+				m.Drop(1)
+			}
+			return l.forget(1)
+		}
 		next, err := &l.epochs[i+1], error(nil)
 		next.was.lo = l.epochs[i].was.lo
 		if next.log, err = l.epochs[i].log.join(next.log); err != nil {
@@ -210,12 +217,17 @@ func (l *Epochs) Rewind(id element.CheckpointID) error {
 		l.dead = append(l.dead, span{l.epochs[0].was.lo, l.now})
 		l.departed = false
 	}
+	closed := len(l.epochs) - 1
 	if err := l.forget(len(l.epochs)); err != nil {
 		return err
 	}
 	l.now++
 	l.epochs = []epoch{{was: span{l.now, l.now}}}
 	for _, m := range l.members {
+		if invariant.Without("rewind") {
+			m.Drop(closed)
+			continue
+		}
 		m.Rewind()
 	}
 	return nil
