@@ -28,6 +28,7 @@ type Hand struct {
 	mu struct {
 		sync.Mutex
 		took   map[string]int
+		worker bool // one was hurt
 		paused map[*cluster.Node][]cluster.Task
 		dead   map[*cluster.Node]bool
 		cuts   map[string]bool // targets of cuts that last
@@ -45,6 +46,7 @@ func (h *Hand) note(what, target, detail string) {
 		h.mu.took = map[string]int{}
 	}
 	h.mu.took[what]++
+	h.mu.worker = h.mu.worker || strings.Contains(target, string(cluster.Worker))
 }
 
 func (h *Hand) healed(what, target string) {
@@ -56,6 +58,13 @@ func (h *Hand) Took() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.mu.took)
+}
+
+// HurtWorkers reports whether anything was done to a worker.
+func (h *Hand) HurtWorkers() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mu.worker
 }
 
 // Kill a node as kill -9 does. Task processes of a worker are left to themselves.

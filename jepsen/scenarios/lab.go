@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluiceio/sluice/internal/run"
@@ -298,6 +300,9 @@ func (l *Lab) count(ctx context.Context) (c history.Census, err error) {
 	if c.Files, err = traffic.Unfinished(filepath.Join(l.Dir, "out")); err != nil {
 		return c, err
 	}
+	if err := l.retained(ctx, &c); err != nil {
+		return c, err
+	}
 	for _, n := range l.C.Role(cluster.Worker) {
 		stored, err := filepath.Glob(filepath.Join(n.Dir(), "partitions", "*", "*", "*"))
 		if err != nil {
@@ -311,6 +316,24 @@ func (l *Lab) count(ctx context.Context) (c history.Census, err error) {
 		return c, err
 	}
 	return c, nil
+}
+
+// retained takes out of a census what stays by intention: output that an attempt had prepared on a worker that was lost, and whose job was
+// cancelled before anybody heard of it. No process is started to remove it.
+func (l *Lab) retained(ctx context.Context, c *history.Census) error {
+	if len(c.Files) == 0 || !l.Hand.HurtWorkers() {
+		return nil
+	}
+	jobs, err := l.Client.List(ctx)
+	if err != nil {
+		return err
+	}
+	c.Files = slices.DeleteFunc(c.Files, func(path string) bool {
+		return slices.ContainsFunc(jobs, func(j *apipb.JobSummary) bool {
+			return j.Status == jobpb.JobStatus_JOB_CANCELLED && strings.Contains(filepath.Base(path), "~"+j.Id+"~")
+		})
+	})
+	return nil
 }
 
 // end stops every process; task processes that outlive their workers are orphans.

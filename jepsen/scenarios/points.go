@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/jepsen/cluster"
+	"github.com/sluiceio/sluice/proto/apipb"
 )
 
 // reachedWithin is how long a named point may take to be reached.
@@ -79,6 +80,7 @@ func await(ctx context.Context, what string, is func() (bool, error)) error {
 // leadersAtPoint: every coordinator, once it leads, ends or stops itself at a point. Some seconds later it is started, or goes on.
 func leadersAtPoint(ctx context.Context, l *Lab) error {
 	due := map[*cluster.Node]time.Time{}
+	turn := time.Now().Add(turnWithin)
 	stopped := map[*cluster.Node]bool{}
 	for armed := slices.Clone(l.C.Role(cluster.Coordinator)); len(armed)+len(due) > 0; {
 		err := await(ctx, "no leader has come to the point", func() (bool, error) {
@@ -96,6 +98,10 @@ func leadersAtPoint(ctx context.Context, l *Lab) error {
 				if !time.Now().Before(at) {
 					return true, nil
 				}
+			}
+			if len(armed) > 0 && len(due) == 0 && !time.Now().Before(turn) {
+				turn = time.Now().Add(turnWithin)
+				l.handOver(ctx, armed[0])
 			}
 			return false, nil
 		})
@@ -119,6 +125,24 @@ func leadersAtPoint(ctx context.Context, l *Lab) error {
 		}
 	}
 	return nil
+}
+
+// turnWithin is how long leaders are left as they are.
+const turnWithin = 4 * time.Second
+
+// handOver makes a coordinator the leader. That it does not work changes nothing: another try follows.
+func (l *Lab) handOver(ctx context.Context, to *cluster.Node) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	leader, err := l.C.Leader(ctx)
+	if err != nil || leader == to {
+		return
+	}
+	id, err := l.idOf(ctx, to)
+	if err == nil {
+		_, err = apipb.NewClusterClient(l.C.Conn(leader)).TransferLeader(ctx, &apipb.TransferLeaderRequest{To: id})
+	}
+	l.log.Note("transfer", fmt.Sprint(err))
 }
 
 // disarm starts workers again without points, one after another.
