@@ -287,6 +287,19 @@ func pausedCommit(ctx context.Context, l *Lab) error {
 	return l.disarm(ctx)
 }
 
+// powerFails ends all workers at once.
+func powerFails(ctx context.Context, l *Lab) error {
+	if _, err := l.holders(ctx); err != nil {
+		return err
+	}
+	for _, n := range l.C.Role(cluster.Worker) {
+		if err := l.Hand.Crash(ctx, n); err != nil {
+			return err
+		}
+	}
+	return errors.Join(cluster.Rest(ctx, l.around(2*time.Second)), l.Hand.HealAll(ctx))
+}
+
 // powerCut ends all workers at once. The second time one of them comes back without its disk.
 func powerCut(ctx context.Context, l *Lab) error {
 	for round := range 2 {

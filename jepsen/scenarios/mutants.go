@@ -14,7 +14,6 @@ func Mutants() []Mutant {
 		{"adoption", "a new leader ends the task processes that run instead of adopting them", "all-coordinators"},
 		{"newest-checkpoint", "a restart goes back to the oldest checkpoint that is kept", "kill-worker"},
 		{"needed-objects", "objects of checkpoints that are kept are deleted, unless the newest one has them", "no-fault"},
-		{"rewind", "a process that survives a restart keeps its state as it is", "savepoint-then-kill"},
 		{"aborted-changes", "what a checkpoint would have written that was given up is not written by the next one", "aborted-after-freeze"},
 		{"alignment", "a channel that has brought its barrier is read on", "savepoint-then-kill"},
 		{"copies", "a checkpoint is acknowledged when one store has it", "power-cut"},

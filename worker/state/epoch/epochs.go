@@ -217,17 +217,12 @@ func (l *Epochs) Rewind(id element.CheckpointID) error {
 		l.dead = append(l.dead, span{l.epochs[0].was.lo, l.now})
 		l.departed = false
 	}
-	closed := len(l.epochs) - 1
 	if err := l.forget(len(l.epochs)); err != nil {
 		return err
 	}
 	l.now++
 	l.epochs = []epoch{{was: span{l.now, l.now}}}
 	for _, m := range l.members {
-		if invariant.Without("rewind") {
-			m.Drop(closed)
-			continue
-		}
 		m.Rewind()
 	}
 	return nil
