@@ -60,6 +60,12 @@ func (h *Hand) Took() map[string]int {
 	return maps.Clone(h.mu.took)
 }
 
+// TaskNoticed is a task process of a worker that has ended itself at a named point.
+func (h *Hand) TaskNoticed(n *cluster.Node) {
+	h.note("kill at a point", n.Name(), "task process")
+	h.healed("heal", n.Name()) // it is a moment
+}
+
 // HurtWorkers reports whether anything was done to a worker.
 func (h *Hand) HurtWorkers() bool {
 	h.mu.Lock()

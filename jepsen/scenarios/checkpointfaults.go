@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,51 +91,96 @@ func (l *Lab) crashFor(ctx context.Context, n *cluster.Node) error {
 
 const pointTrigger = "process.trigger"
 
-// killInAlignment: the barriers of one process wait, those of the other one have come; then one of the two dies.
+// killInAlignment: the barriers of one process wait, those of the other one have come; then one of the two dies. At last such a checkpoint
+// completes, no other one can follow, and a process dies.
 func killInAlignment(ctx context.Context, l *Lab) error {
-	for range 3 {
-		err := await(ctx, "no process waits with its barrier", func() (bool, error) {
-			return slices.ContainsFunc(l.C.Role(cluster.Worker), func(n *cluster.Node) bool { return l.reached(n, pointTrigger) }), nil
-		})
+	for rounds := 3; rounds > 0; rounds-- {
+		waiting, holders, err := l.misalign(ctx)
 		if err != nil {
 			return err
 		}
-		if err := cluster.Rest(ctx, 300*time.Millisecond); err != nil { // as long as a trigger takes to the other one
-			return err
+		victim := holders[l.rnd.IntN(len(holders))]
+		if rounds > 1 {
+			err = l.Hand.Crash(ctx, victim)
+		} else if err = l.completeMisaligned(ctx, waiting); err == nil {
+			_, err = l.Hand.KillTasks(victim)
 		}
-		holders, err := l.holders(ctx)
-		if err != nil {
-			return err
-		}
-		if len(holders) < 2 {
-			return fmt.Errorf("the ledger lies on %d workers: nothing has to be aligned", len(holders))
-		}
-		waiting := slices.DeleteFunc(slices.Clone(holders), func(n *cluster.Node) bool { return !l.reached(n, pointTrigger) })
-		if len(waiting) == len(holders) {
-			if err := errors.Join(l.release(waiting[0], pointTrigger), cluster.Rest(ctx, 200*time.Millisecond)); err != nil {
-				return err
-			}
-		}
-		if err := l.Hand.Crash(ctx, holders[l.rnd.IntN(len(holders))]); err != nil {
-			return err
-		}
-		for _, n := range l.C.Role(cluster.Worker) {
-			err = errors.Join(err, l.release(n, pointTrigger))
-		}
-		err = errors.Join(err, cluster.Rest(ctx, l.around(time.Second)), l.Hand.HealAll(ctx))
-		for _, n := range l.C.Role(cluster.Worker) {
-			err = errors.Join(err, l.rearm(n, pointTrigger))
+		err = errors.Join(err, l.releaseAll(pointTrigger), cluster.Rest(ctx, l.around(time.Second)), l.Hand.HealAll(ctx))
+		if err == nil && rounds > 1 {
+			err = l.rearmAll(pointTrigger)
 		}
 		if err != nil {
-			return err
-		}
-	}
-	for _, n := range l.C.Role(cluster.Worker) { // whatever waits from now on need not
-		if err := l.release(n, pointTrigger); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// misalign waits until the barriers of the ledger are kept back in one of its processes and not in the other one. Workers with one slot
+// have one each.
+func (l *Lab) misalign(ctx context.Context) (waiting, holders []*cluster.Node, err error) {
+	if holders, err = l.holders(ctx); err != nil || len(holders) < 2 {
+		return nil, nil, errors.Join(err, fmt.Errorf("the ledger lies on %d workers", len(holders)))
+	}
+	waits := func(n *cluster.Node) bool { return l.reached(n, pointTrigger) }
+	err = await(ctx, "no process waits with its barrier", func() (bool, error) { return slices.ContainsFunc(holders, waits), nil })
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := cluster.Rest(ctx, 300*time.Millisecond); err != nil { // as long as a trigger takes to the other one
+		return nil, nil, err
+	}
+	for _, n := range holders {
+		if waits(n) {
+			waiting = append(waiting, n)
+		}
+	}
+	if len(waiting) == len(holders) {
+		err = errors.Join(l.letOne(ctx, waiting[0]), cluster.Rest(ctx, 300*time.Millisecond))
+		waiting = waiting[1:]
+	}
+	return waiting, holders, err
+}
+
+// letOne lets the process of a worker go on, up to its next trigger.
+func (l *Lab) letOne(ctx context.Context, n *cluster.Node) error {
+	return errors.Join(l.release(n, pointTrigger), cluster.Rest(ctx, 60*time.Millisecond), l.rearm(n, pointTrigger))
+}
+
+// completeMisaligned lets those that wait go on, and returns when a checkpoint has completed. The next one waits again.
+func (l *Lab) completeMisaligned(ctx context.Context, waiting []*cluster.Node) error {
+	newest := func() (uint64, error) {
+		c, err := l.checkpoints(ctx, l.Job)
+		if err != nil || len(c.Kept) == 0 {
+			return 0, err
+		}
+		return c.Kept[len(c.Kept)-1].Id, nil
+	}
+	before, err := newest()
+	for _, n := range waiting {
+		err = errors.Join(err, l.letOne(ctx, n))
+	}
+	if err != nil {
+		return err
+	}
+	return await(ctx, "the checkpoint does not complete", func() (bool, error) {
+		is, err := newest()
+		return is > before, err
+	})
+}
+
+func (l *Lab) releaseAll(point string) (err error) {
+	for _, n := range l.C.Role(cluster.Worker) {
+		err = errors.Join(err, l.release(n, point))
+	}
+	return err
+}
+
+func (l *Lab) rearmAll(point string) (err error) {
+	for _, n := range l.C.Role(cluster.Worker) {
+		err = errors.Join(err, l.rearm(n, point))
+	}
+	return err
 }
 
 // abortedThenKilled: processes decline a checkpoint that they have frozen, the next one completes, one of them dies.
@@ -238,26 +284,17 @@ func sinkDown(ctx context.Context, l *Lab) error {
 		l.Hand.Log.Hurt("sink down", history.Hurt{Target: n.Name()})
 		_, err = l.Hand.KillTasks(n)
 		err = errors.Join(err, await(ctx, "output is committed although it cannot be", behind(9)))
-		for _, w := range l.C.Role(cluster.Worker) {
-			err = errors.Join(err, l.release(w, pointCommit))
-		}
+		err = errors.Join(err, l.releaseAll(pointCommit))
 		l.Hand.Log.Hurt("heal", history.Hurt{Target: n.Name(), Heals: true})
 		err = errors.Join(err, await(ctx, "output is not committed although it can be", func() (bool, error) {
 			behind, err := behind(4)()
 			return !behind, err
 		}))
-		for _, w := range l.C.Role(cluster.Worker) {
-			err = errors.Join(err, l.rearm(w, pointCommit))
-		}
-		if err != nil {
+		if err := errors.Join(err, l.rearmAll(pointCommit)); err != nil {
 			return err
 		}
 	}
-	var err error
-	for _, w := range l.C.Role(cluster.Worker) {
-		err = errors.Join(err, l.release(w, pointCommit))
-	}
-	return err
+	return l.releaseAll(pointCommit)
 }
 
 // pausedCommit: a process stops itself between two files of a commit, and its worker with it. When their replacement runs, both go on.
@@ -285,6 +322,44 @@ func pausedCommit(ctx context.Context, l *Lab) error {
 		}
 	}
 	return l.disarm(ctx)
+}
+
+// killedCommits: processes die between two files of a commit, again and again.
+func killedCommits(ctx context.Context, l *Lab) error {
+	seen := map[*cluster.Node]int{}
+	for end := time.Now().Add(l.Duration); time.Now().Before(end); {
+		for _, n := range l.C.Role(cluster.Worker) {
+			died, err := announced(n, pointPublish)
+			if err != nil {
+				return err
+			}
+			for ; seen[n] < died; seen[n]++ {
+				l.Hand.TaskNoticed(n)
+			}
+		}
+		if err := cluster.Rest(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	if len(seen) == 0 {
+		return errors.New("no process has died in a commit")
+	}
+	return l.disarm(ctx)
+}
+
+const pointPublish = "file.publish"
+
+// announced counts how often task processes of a worker have said that they end or stop themselves at a point.
+func announced(n *cluster.Node, point string) (times int, err error) {
+	logs, err := filepath.Glob(filepath.Join(n.Dir(), "processes", "*", "log", "*"))
+	for _, name := range logs {
+		raw, e := os.ReadFile(name)
+		if e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+		times += strings.Count(string(raw), "failpoint "+point+": process ")
+	}
+	return times, err
 }
 
 // powerFails ends all workers at once.

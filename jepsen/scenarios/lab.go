@@ -99,7 +99,7 @@ func (l *Lab) raise(ctx context.Context) (err error) {
 		proxies: func() cluster.Placement { return cluster.Proxied(l.Seed) },
 	}[l.Scenario.Place]
 	l.C, err = cluster.New(cluster.Options{
-		Binary: l.Binary, Dir: filepath.Join(l.Dir, "data"), Coordinators: l.Coordinators, Workers: l.Workers, Slots: workerSlots, Placement: place(),
+		Binary: l.Binary, Dir: filepath.Join(l.Dir, "data"), Coordinators: l.Coordinators, Workers: l.Workers, Slots: cmp.Or(l.Scenario.slots, workerSlots), Placement: place(),
 	})
 	if err != nil {
 		return err

@@ -93,11 +93,11 @@ func checkpoints() []Scenario {
 		{Number: 3, Name: "leader-before-notice", Fault: "kill between completion and the commit notification", Target: "leader", Judged: always("I11", "I12", "I17"),
 			Interval: quick, Gate: true, points: atCoordinators("session.completed", 3, 12, kills), faults: leadersAtPoint},
 		{Number: 7, Name: "paused-commit", Fault: "pause in the middle of a sink commit, resume after its replacement runs", Target: "worker", Judged: always("I11", "I12"),
-			Interval: quick, Lasts: 30 * time.Second, points: atWorkers("file.publish", "12", "stop"), faults: pausedCommit},
+			Interval: quick, Lasts: 30 * time.Second, points: atWorkers(pointPublish, "12", "stop"), faults: pausedCommit},
 		{Number: 20, Name: "damaged-chunk", Fault: "bit flip, truncation, deletion of one copy of a checkpoint's objects; of all copies", Target: "snapshot store", Judged: always("I11", "I12"),
 			Interval: 4 * time.Second, Lasts: 25 * time.Second, faults: damagedChunk},
 		{Number: 25, Name: "kill-in-alignment", Fault: "kill during barrier alignment", Target: "worker", Judged: always("I11", "I12"),
-			Interval: quick, Lasts: 20 * time.Second, points: atWorkers(pointTrigger, "6", "pause(DIR)"), faults: killInAlignment},
+			Interval: quick, Lasts: 20 * time.Second, slots: 1, points: atWorkers(pointTrigger, "6+", "pause(DIR)"), faults: killInAlignment},
 		{Number: 38, Name: "both-copies", Fault: "kill both holders' copies one after the other with time to re-replicate between", Target: "snapshot store", Judged: []string{"I5"}, Needs: []Need{Replication}},
 		{Number: 41, Name: "power-cut", Fault: "power cut of all workers; another one, and a disk wiped", Target: "snapshot store", Judged: always("I11", "I12"), Lasts: 20 * time.Second, faults: powerCut},
 		{Number: 42, Name: "aborted-after-freeze", Fault: "checkpoint aborted after the freeze, next one completes, kill", Target: "worker", Judged: always("I11", "I12"),
@@ -114,6 +114,8 @@ func checkpoints() []Scenario {
 func others() []Scenario {
 	return []Scenario{
 		{Name: "no-fault", Fault: "none: what a verdict is worth", Target: "nothing", Judged: always("I12"), Gate: true, Lasts: 2 * time.Second, faults: nothing},
+		{Name: "killed-commits", Fault: "kill between two files of a sink commit, again and again", Target: "worker", Judged: always("I11", "I12"),
+			Interval: 250 * time.Millisecond, Lasts: 10 * time.Second, Gate: true, points: atWorkers(pointPublish, "11", "kill"), faults: killedCommits},
 		{Name: "ended-objects", Fault: "none: objects of checkpoints that nobody needs when the job has ended", Target: "snapshot store", Judged: always("I12"), Lasts: 2 * time.Second, Interval: 250 * time.Millisecond, strays: true, faults: nothing},
 		{Name: "contest", Fault: "none: two jobs that each need every slot are submitted at once", Target: "slots", Judged: []string{"I14"}, own: true, Gate: true, faults: contest},
 		{Name: "random", Fault: "a weighted mix of faults", Target: "all", Judged: always("I12"), Place: proxies, Lasts: time.Minute, faults: mixed},

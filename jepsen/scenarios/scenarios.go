@@ -79,7 +79,8 @@ type Scenario struct {
 	// Interval of the ledger's checkpoints; 0: drawn from the seed.
 	Interval time.Duration
 
-	keys int64 // of the ledger; 0: ledgerKeys
+	slots int   // of a worker; 0: workerSlots
+	keys  int64 // of the ledger; 0: ledgerKeys
 	// points of failure with which a node starts, in the words of internal/failpoint; empty: none.
 	points func(l *Lab, n *cluster.Node) string
 	own    bool // brings its own workload
