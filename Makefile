@@ -73,7 +73,7 @@ demo: build ## the main job on a cluster of 3 + 3 processes whose leader is kill
 	$(GO) run ./internal/demo
 
 # With JEPSEN, the tests of scenarios/bounded alone, which have flags of their own: -run ALoss -kills 30 -seed 7
-jepsen: build ## real processes under faults: the gate of ten scenarios, and the tests of users' interface (JEPSEN='-run ALoss -kills 30': one test of bounded jobs)
+jepsen: build ## real processes under faults: the gate of 25 scenarios, and the tests of users' interface (JEPSEN='-run ALoss -kills 30': one test of bounded jobs)
 ifeq ($(strip $(JEPSEN)),)
 	$(BIN)/sluice jepsen run gate --parallel 2
 	$(GO) test -count=1 -tags jepsen -timeout 5m ./jepsen

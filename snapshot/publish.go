@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
@@ -16,6 +17,9 @@ var errNoStores = errors.New("there are no stores for snapshots")
 func Publish(ctx context.Context, stores Stores, name Name, data []byte, targets []*taskpb.StoreAddress, copies int) (*jobpb.StoredObject, error) {
 	if stores == nil {
 		return nil, errNoStores
+	}
+	if err := failpoint.Hit(ctx, "snapshot.publish"); err != nil { // everything else of the checkpoint is durable
+		return nil, err
 	}
 	u, err := stores.Create(ctx, name)
 	if err != nil {

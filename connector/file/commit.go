@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/internal/vfs"
 )
@@ -76,6 +77,9 @@ func (c *committer) Commit(ctx context.Context, cs []connector.Committable) ([]c
 		}
 		name, err := c.own(cm)
 		if err != nil {
+			return nil, err
+		}
+		if err := failpoint.Hit(ctx, "file.publish"); err != nil {
 			return nil, err
 		}
 		if results[i], err = c.publish(name); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/sluiceio/sluice/connector"
 	"github.com/sluiceio/sluice/connector/internal/localfile"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/internal/vfs"
 )
 
@@ -150,6 +151,11 @@ func (w *writer[T]) Prepare(ctx context.Context, id element.CheckpointID) ([]con
 	}
 	if w.claims {
 		w.sink.claim.keep(w.part.name())
+	}
+	if invariant.Without("commit-after-completion") {
+		if err := w.sink.fs.Rename(w.path(), filepath.Join(w.sink.dir, w.part.name())); err != nil {
+			return nil, err
+		}
 	}
 	return []connector.Committable{{Subtask: w.part.subtask, Checkpoint: id, Data: []byte(w.part.name())}}, nil
 }

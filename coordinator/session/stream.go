@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/sluiceio/sluice/coordinator/api"
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/controlpb"
@@ -88,7 +89,11 @@ func (in *Incoming) write(s *session) error {
 	for {
 		select {
 		case m := <-s.outbox:
-			if err := in.stream.Send(m); err != nil {
+			err := in.tried(m)
+			if err == nil {
+				err = in.stream.Send(m)
+			}
+			if err != nil {
 				s.close(fmt.Errorf("send: %w", err))
 				return nil
 			}
@@ -96,4 +101,16 @@ func (in *Incoming) write(s *session) error {
 			return nil
 		}
 	}
+}
+
+// tried is where a test ends or stops a coordinator in the middle of a checkpoint: behind some triggers, or with a notice that is not
+// sent.
+func (in *Incoming) tried(m *controlpb.CoordinatorMessage) error {
+	switch {
+	case m.GetTrigger() != nil:
+		return failpoint.Hit(in.stream.Context(), "session.trigger")
+	case m.GetCheckpointNotice() != nil && !m.GetCheckpointNotice().Aborted:
+		return failpoint.Hit(in.stream.Context(), "session.completed")
+	}
+	return nil
 }

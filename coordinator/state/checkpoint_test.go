@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -81,6 +82,15 @@ func TestACompletionAndARestartThatRace(t *testing.T) {
 	}
 	if c := l.job(id).Checkpoints(); c.Started != nil || c.Failed != 1 {
 		t.Fatalf("what was under way goes on: %v", c)
+	}
+	said := ""
+	for e := range l.s.View().Events(0) {
+		if e.Kind == "region-restarted" {
+			said = e.Message
+		}
+	}
+	if !strings.HasSuffix(said, "; from checkpoint 1") {
+		t.Errorf("the event does not say where it begins: %q", said)
 	}
 	l.must(Stale, l.do("", late))
 

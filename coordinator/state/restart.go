@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluiceio/sluice/coordinator/state/ledger"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
@@ -39,7 +40,7 @@ func (e *jobEdit) restart(c *commandpb.RestartRegions) Result {
 	for _, r := range c.Regions {
 		n := &jobpb.RegionState{Index: r.Region, Epoch: r.Epoch + 1, Status: jobpb.RegionStatus_REGION_RESTARTING, RestartAtUs: c.RestartAtUs}
 		if e.checkpointed(r.Region) {
-			n.Restore = e.j.Newest().GetId() // PROTOCOL 3: the newest at this index, whatever the proposer knew
+			n.Restore = ledger.Restore(e.j.checkpoints) // PROTOCOL 3: the newest at this index, whatever the proposer knew
 		}
 		e.putRegion(n)
 	}
@@ -165,6 +166,6 @@ func (e *jobEdit) tellRestart(c *commandpb.RestartRegions, again int) {
 	}
 	e.t.event(&jobpb.Event{
 		Kind: "region-restarted", Job: e.j.ID(), Epoch: e.j.head.Epoch, Region: slices.Min(regions), Subtasks: int32(again),
-		Message: s + ": " + c.Cause.Code + ": " + firstLine(c.Cause.Message) + "; again: " + e.j.plan.SubtaskNames(regions),
+		Message: s + ": " + c.Cause.Code + ": " + firstLine(c.Cause.Message) + "; again: " + e.j.plan.SubtaskNames(regions) + ledger.Origin(e.regions.At(int(c.Regions[0].Region)).state.Restore),
 	})
 }

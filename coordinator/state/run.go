@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluiceio/sluice/coordinator/state/ledger"
 	"github.com/sluiceio/sluice/coordinator/state/status"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -172,10 +173,8 @@ func (g *granting) perform(c *commandpb.ScheduleRegions) {
 		e.replace(pos, n)
 	}
 	for _, r := range c.Regions {
-		n := &jobpb.RegionState{Index: r.Region, Epoch: r.Epoch, Status: jobpb.RegionStatus_REGION_SCHEDULED, Reordered: e.regions.At(int(r.Region)).state.Reordered}
-		if e.regions.At(int(r.Region)).state.Restore > 0 {
-			n.Restore = e.j.Newest().GetId() // a newer one has carried over what this region, which waited, had in the older
-		}
+		old := e.regions.At(int(r.Region)).state
+		n := &jobpb.RegionState{Index: r.Region, Epoch: r.Epoch, Status: jobpb.RegionStatus_REGION_SCHEDULED, Reordered: old.Reordered, Restore: ledger.Renew(e.j.checkpoints, old.Restore)}
 		e.putRegion(n)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -82,6 +83,23 @@ func readStat(pid int) (s stat, err error) {
 func (t Task) Alive() bool {
 	s, err := readStat(t.PID)
 	return err == nil && s.start == t.start && !s.gone()
+}
+
+// Stopped reports whether the process stands still: it was paused, or has stopped itself.
+func (n *Node) Stopped() bool { return stands(n.PID()) }
+
+// TaskStopped reports whether a task process of the worker stands still.
+func (n *Node) TaskStopped() (bool, error) {
+	if !n.Alive() {
+		return false, nil
+	}
+	tasks, err := n.Tasks()
+	return slices.ContainsFunc(tasks, func(t Task) bool { return t.Alive() && stands(t.PID) }), err
+}
+
+func stands(pid int) bool {
+	s, err := readStat(pid)
+	return pid > 0 && err == nil && s.state == "T"
 }
 
 // Kill, Pause and Resume do nothing to a process that has ended.

@@ -135,17 +135,28 @@ type Census struct {
 	Files   []string `json:"files,omitempty"`   // temporary ones, output in progress, results of ended jobs
 }
 
+// What happens to a checkpoint.
+const (
+	Completed  = "completed"
+	Restored   = "restored"
+	Fresh      = "fresh" // a restart from nothing
+	Readable   = "readable"
+	Unreadable = "unreadable"
+	Committed  = "committed" // output that belongs to it is visible
+)
+
 // Checkpoint is something that happened to a checkpoint.
 type Checkpoint struct {
 	Job  string `json:"job"`
 	ID   uint64 `json:"id"`
-	What string `json:"what"` // completed, restored, fresh (a start from nothing), readable, unreadable, committed
-	// Of committed: by which attempt of which subtask.
+	What string `json:"what"`
+	// Of Committed: the subtask whose output it is, and the epoch of the region in which it was written; ID is the least that it can have.
 	Subtask string `json:"subtask,omitempty"`
-	Attempt uint32 `json:"attempt,omitempty"`
+	Epoch   uint64 `json:"epoch,omitempty"`
 	Text    string `json:"text,omitempty"`
-	Read    int64  `json:"read,omitempty"` // of restored: records that were read since the one restored from
-	Again   int64  `json:"again,omitempty"`
+	// Micros of the wall clock, of this machine alone: of Completed, Restored and Fresh when the cluster decided it, in whose order these
+	// times are; of Committed when the output was seen.
+	Micros int64 `json:"us,omitempty"`
 }
 
 // Answer of a bounded job, and what it should be.

@@ -28,6 +28,7 @@ type Hand struct {
 	mu struct {
 		sync.Mutex
 		took   map[string]int
+		worker bool // one was hurt
 		paused map[*cluster.Node][]cluster.Task
 		dead   map[*cluster.Node]bool
 		cuts   map[string]bool // targets of cuts that last
@@ -45,6 +46,7 @@ func (h *Hand) note(what, target, detail string) {
 		h.mu.took = map[string]int{}
 	}
 	h.mu.took[what]++
+	h.mu.worker = h.mu.worker || strings.Contains(target, string(cluster.Worker))
 }
 
 func (h *Hand) healed(what, target string) {
@@ -56,6 +58,19 @@ func (h *Hand) Took() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.mu.took)
+}
+
+// TaskNoticed is a task process of a worker that has ended itself at a named point.
+func (h *Hand) TaskNoticed(n *cluster.Node) {
+	h.note("kill at a point", n.Name(), "task process")
+	h.healed("heal", n.Name()) // it is a moment
+}
+
+// HurtWorkers reports whether anything was done to a worker.
+func (h *Hand) HurtWorkers() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mu.worker
 }
 
 // Kill a node as kill -9 does. Task processes of a worker are left to themselves.
@@ -70,6 +85,16 @@ func (h *Hand) Crash(ctx context.Context, n *cluster.Node) error {
 	h.note("crash", n.Name(), "")
 	h.remember(n)
 	return n.Crash(ctx)
+}
+
+// Noticed is what a node has done to itself at a named point of its program: it has ended, or stands still.
+func (h *Hand) Noticed(n *cluster.Node, stopped bool) {
+	if stopped {
+		h.note("pause at a point", n.Name(), "")
+		return
+	}
+	h.note("kill at a point", n.Name(), "")
+	h.remember(n)
 }
 
 func (h *Hand) remember(n *cluster.Node) {

@@ -1,12 +1,15 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluiceio/sluice/internal/run"
@@ -45,6 +48,7 @@ type Lab struct {
 	load     *traffic.Load
 	reader   *traffic.Reader
 	observer *traffic.Observer
+	auditor  *traffic.Auditor
 }
 
 // Figures of the workload: what two cores bear beside a cluster of six processes.
@@ -58,6 +62,11 @@ const (
 	workerSlots   = 4
 	defaultFaults = 15 * time.Second
 )
+
+// intervals of checkpoints, from which the seed draws one; checkpointsTake is how long one may last.
+var intervals = []time.Duration{100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
+
+const checkpointsTake = 5 * time.Second
 
 // perform the scenario. An error is one of the harness: it means unknown.
 func (l *Lab) perform(ctx context.Context) (err error) {
@@ -90,10 +99,13 @@ func (l *Lab) raise(ctx context.Context) (err error) {
 		proxies: func() cluster.Placement { return cluster.Proxied(l.Seed) },
 	}[l.Scenario.Place]
 	l.C, err = cluster.New(cluster.Options{
-		Binary: l.Binary, Dir: filepath.Join(l.Dir, "data"), Coordinators: l.Coordinators, Workers: l.Workers, Slots: workerSlots, Placement: place(),
+		Binary: l.Binary, Dir: filepath.Join(l.Dir, "data"), Coordinators: l.Coordinators, Workers: l.Workers, Slots: cmp.Or(l.Scenario.slots, workerSlots), Placement: place(),
 	})
 	if err != nil {
 		return err
+	}
+	if err := l.arm(); err != nil {
+		return errors.Join(err, l.C.Close())
 	}
 	l.Hand = &nemesis.Hand{C: l.C, Log: l.log}
 	l.Client = traffic.NewClient(l.C, l.log, "scenario", l.Seed, 1)
@@ -117,6 +129,7 @@ func (l *Lab) experiment(ctx context.Context) error {
 	over, stop := context.WithCancel(g.Context())
 	defer stop()
 	g.Go("observer", func(context.Context) error { return l.observer.Follow(over) })
+	g.Go("auditor", func(context.Context) error { return l.auditor.Follow(over) })
 	g.Go("reader", func(context.Context) error { return l.reader.Follow(over) })
 	clients, hush := context.WithCancel(over)
 	defer hush()
@@ -142,13 +155,21 @@ func (l *Lab) experiment(ctx context.Context) error {
 
 func (l *Lab) submitLedger(ctx context.Context) (err error) {
 	length := baseline + l.Duration + afterwards
+	every := l.Scenario.Interval
+	if every == 0 {
+		every = intervals[l.rnd.IntN(len(intervals))]
+	}
 	l.ledger = traffic.Ledger{
 		Workload: history.Workload{
-			Seed: l.Seed, Partitions: 4, Keys: ledgerKeys, Window: 500, Rate: ledgerRate, Records: int64(length.Seconds() * ledgerRate),
+			Seed: l.Seed, Partitions: 4, Keys: cmp.Or(l.Scenario.keys, ledgerKeys), Window: 500, Rate: ledgerRate, Records: int64(length.Seconds() * ledgerRate), Checkpointed: true,
 		},
 		Artifact: l.artifact, Out: filepath.Join(l.Dir, "out", "ledger"), Parallelism: 2,
 		// All of it runs at once, and what runs again for a fault of the cluster's is no failure of the job's.
-		Settings: map[string]string{"mode": "streaming"},
+		// Checkpoints that such faults prevent are not counted against it either.
+		Settings: map[string]string{
+			"mode": "streaming", "checkpoint.interval": every.String(), "checkpoint.min-pause": (every / 4).String(), "checkpoint.timeout": checkpointsTake.String(),
+			"checkpoint.tolerable": "1000",
+		},
 	}
 	if l.Job, err = l.Client.Submit(ctx, l.ledger.Spec("ledger"), "ledger"); err != nil {
 		return err
@@ -160,8 +181,10 @@ func (l *Lab) submitLedger(ctx context.Context) (err error) {
 	if _, err := l.Client.AwaitRunning(starting, l.Job); err != nil {
 		return err
 	}
-	l.reader = &traffic.Reader{Log: l.log, Job: l.Job, Dir: l.ledger.Out}
-	l.observer = &traffic.Observer{Client: traffic.NewClient(l.C, l.log, "observer", l.Seed, 2), Jobs: []string{l.Job}, Every: 200 * time.Millisecond}
+	l.reader = &traffic.Reader{Log: l.log, Job: l.Job, Dir: l.ledger.Out, Checkpointed: true}
+	jobs := []string{l.Job}
+	l.observer = &traffic.Observer{Client: traffic.NewClient(l.C, l.log, "observer", l.Seed, 2), Jobs: jobs, Checkpointed: jobs, Every: 200 * time.Millisecond}
+	l.auditor = &traffic.Auditor{Client: traffic.NewClient(l.C, l.log, "auditor", l.Seed, 3), Job: l.Job, Every: 500 * time.Millisecond}
 	l.load = &traffic.Load{
 		Cluster: l.C, Log: l.log, Artifact: l.artifact, Dir: filepath.Join(l.Dir, "out", "load"), Seed: l.Seed, Clients: l.Scenario.Clients, Pause: 150 * time.Millisecond, Most: 200,
 	}
@@ -199,7 +222,7 @@ func (l *Lab) lastLook(ctx context.Context) error {
 	if err := l.reader.Look(); err != nil {
 		return err
 	}
-	if err := l.observer.Last(ctx); err != nil {
+	if err := errors.Join(l.observer.Last(ctx), l.auditor.Last(ctx)); err != nil {
 		return err
 	}
 	for _, j := range l.load.Jobs() {
@@ -277,6 +300,9 @@ func (l *Lab) count(ctx context.Context) (c history.Census, err error) {
 	if c.Files, err = traffic.Unfinished(filepath.Join(l.Dir, "out")); err != nil {
 		return c, err
 	}
+	if err := l.retained(ctx, &c); err != nil {
+		return c, err
+	}
 	for _, n := range l.C.Role(cluster.Worker) {
 		stored, err := filepath.Glob(filepath.Join(n.Dir(), "partitions", "*", "*", "*"))
 		if err != nil {
@@ -284,7 +310,30 @@ func (l *Lab) count(ctx context.Context) (c history.Census, err error) {
 		}
 		c.Files = append(c.Files, stored...)
 	}
+	if l.Scenario.strays {
+		stray, err := l.auditor.Stray(ctx)
+		c.Files = append(c.Files, stray...)
+		return c, err
+	}
 	return c, nil
+}
+
+// retained takes out of a census what stays by intention: output that an attempt had prepared on a worker that was lost, and whose job was
+// cancelled before anybody heard of it. No process is started to remove it.
+func (l *Lab) retained(ctx context.Context, c *history.Census) error {
+	if len(c.Files) == 0 || !l.Hand.HurtWorkers() {
+		return nil
+	}
+	jobs, err := l.Client.List(ctx)
+	if err != nil {
+		return err
+	}
+	c.Files = slices.DeleteFunc(c.Files, func(path string) bool {
+		return slices.ContainsFunc(jobs, func(j *apipb.JobSummary) bool {
+			return j.Status == jobpb.JobStatus_JOB_CANCELLED && strings.Contains(filepath.Base(path), "~"+j.Id+"~")
+		})
+	})
+	return nil
 }
 
 // end stops every process; task processes that outlive their workers are orphans.

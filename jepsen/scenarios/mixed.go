@@ -19,13 +19,14 @@ func (l *Lab) client(name string, n uint64) *traffic.Client {
 	return traffic.NewClient(l.C, l.log, name, l.Seed, n)
 }
 
-// mixed draws one fault after another. What hurts coordinators alone is the likelier part, because a job whose workers die starts over.
+// mixed draws one fault after another.
 func mixed(ctx context.Context, l *Lab) error {
 	kinds := []struct {
 		weight int
 		f      func(context.Context, *Lab) error
 	}{
-		{4, killLeaders}, {3, pauseLeader}, {3, cutLeader}, {3, cutOneWay}, {2, transferStorm}, {2, flap}, {1, allCoordinators}, {1, killWorker}, {1, controlResets}, {1, tornFrame},
+		{4, killLeaders}, {3, pauseLeader}, {3, cutLeader}, {3, cutOneWay}, {2, transferStorm}, {2, flap}, {1, allCoordinators}, {3, killWorker}, {2, killEarly}, {2, leaderDuringRestart},
+		{1, zombie}, {1, cutWorker}, {1, powerFails}, {1, controlResets}, {1, tornFrame},
 	}
 	total := 0
 	for _, k := range kinds {

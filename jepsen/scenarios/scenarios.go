@@ -17,7 +17,9 @@ type Need string
 const (
 	Root        Need = "root"        // and network namespaces
 	Strace      Need = "strace"      // that can inject
-	Checkpoints Need = "checkpoints" // jobs that go on from a checkpoint
+	Replication Need = "replication" // copies of objects that are lost are made again
+	LateInput   Need = "late input"
+	Loading     Need = "loading"     // a workload that loads a stored result
 	Credentials Need = "credentials" // mutual TLS and roles
 	SecondBuild Need = "second build"
 	LossyLog    Need = "lossy log" // a build whose Raft log acknowledges before it is durable
@@ -32,8 +34,12 @@ func (n Need) Missing() error {
 		return cluster.NamespacesNeed()
 	case Strace:
 		return nemesis.StraceNeed()
-	case Checkpoints:
-		return fmt.Errorf("jobs of this build do not go on from checkpoints")
+	case Replication:
+		return fmt.Errorf("copies that are lost with a disk are not made again in this build")
+	case LateInput:
+		return fmt.Errorf("the workload has no records that are late")
+	case Loading:
+		return fmt.Errorf("no workload of the suite loads a stored result while it takes checkpoints")
 	case Credentials:
 		return fmt.Errorf("this release has no credentials: plaintext on loopback only")
 	case SecondBuild:
@@ -70,8 +76,15 @@ type Scenario struct {
 	Lasts   time.Duration // of the faults, by default
 	Gate    bool          // part of `make jepsen`
 	Clients int           // of the load
+	// Interval of the ledger's checkpoints; 0: drawn from the seed.
+	Interval time.Duration
 
+	slots int   // of a worker; 0: workerSlots
+	keys  int64 // of the ledger; 0: ledgerKeys
+	// points of failure with which a node starts, in the words of internal/failpoint; empty: none.
+	points func(l *Lab, n *cluster.Node) string
 	own    bool // brings its own workload
+	strays bool // objects of checkpoints that nobody needs are looked for in the end
 	faults func(ctx context.Context, l *Lab) error
 }
 

@@ -100,6 +100,45 @@ func leaderDuringRestart(ctx context.Context, l *Lab) error {
 	})
 }
 
+// stateDiskFull gives a worker a small disk and fills it: checkpoints fail or go elsewhere, and the jobs go on.
+func stateDiskFull(ctx context.Context, l *Lab) (err error) {
+	n, err := l.holder(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.Hand.Crash(ctx, n); err != nil {
+		return err
+	}
+	unmount, err := cluster.SmallDisk(n.Dir(), 192<<20)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if n.Alive() {
+			err = errors.Join(err, l.Hand.Crash(context.WithoutCancel(ctx), n))
+		}
+		err = errors.Join(err, unmount(), l.Hand.Start(context.WithoutCancel(ctx), n))
+	}()
+	if err := l.Hand.Start(ctx, n); err != nil {
+		return err
+	}
+	if _, err := l.leader(ctx); err != nil {
+		return err
+	}
+	for _, other := range l.C.Role(cluster.Worker) { // what it has comes to the small disk
+		if other != n {
+			if err := l.crashFor(ctx, other); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	if _, err := l.holders(ctx); err != nil {
+		return err
+	}
+	return errors.Join(l.Hand.Fill(n), cluster.Rest(ctx, 6*time.Second), l.Hand.Free(), cluster.Rest(ctx, 2*time.Second))
+}
+
 // zombie: a worker stands still until its attempts are replaced, and then goes on.
 func zombie(ctx context.Context, l *Lab) error {
 	n, err := l.holder(ctx)

@@ -122,6 +122,28 @@ func (cl *Client) Cancel(ctx context.Context, job, request string) (jobpb.JobSta
 	return resp.GetStatus(), err
 }
 
+// Checkpoints of a job.
+func (cl *Client) Checkpoints(ctx context.Context, job string) (*apipb.CheckpointsResponse, error) {
+	return ask(ctx, cl, "checkpoints "+job, 2*time.Second, func(ctx context.Context, jobs apipb.JobsClient) (*apipb.CheckpointsResponse, error) {
+		return jobs.Checkpoints(ctx, &apipb.CheckpointsRequest{Job: job})
+	})
+}
+
+// Savepoint takes one, and returns when it is complete.
+func (cl *Client) Savepoint(ctx context.Context, job, request string) (*apipb.SavepointResponse, error) {
+	return ask(ctx, cl, "savepoint of "+job, 20*time.Second, func(ctx context.Context, jobs apipb.JobsClient) (*apipb.SavepointResponse, error) {
+		return jobs.Savepoint(ctx, &apipb.SavepointRequest{Job: job, RequestId: request, Kind: jobpb.CheckpointKind_CHECKPOINT_SAVEPOINT})
+	})
+}
+
+// DeleteSavepoint gives one up.
+func (cl *Client) DeleteSavepoint(ctx context.Context, job string, id uint64) error {
+	_, err := ask(ctx, cl, "delete savepoint of "+job, 5*time.Second, func(ctx context.Context, jobs apipb.JobsClient) (*apipb.DeleteSavepointResponse, error) {
+		return jobs.DeleteSavepoint(ctx, &apipb.DeleteSavepointRequest{Job: job, Id: id})
+	})
+	return err
+}
+
 // AwaitStatus asks until the job has one of the statuses. It is an error if it ends otherwise.
 func (cl *Client) AwaitStatus(ctx context.Context, job string, want ...jobpb.JobStatus) (*apipb.StatusResponse, error) {
 	for {

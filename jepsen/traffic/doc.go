@@ -4,6 +4,7 @@
 //	Load     several clients that submit, ask and cancel at once, and record every call for the model of the API
 //	Ledger   the workload: a job whose every row tells which records came before it, and its oracle, a plain loop
 //	Reader   follows what a sink has committed, as a consumer that trusts it would, and records it
+//	Auditor  reads the checkpoints that the ledger keeps, from the files of the workers
 //	Observer looks at the cluster from outside: progress, attempts, terms, chains, clocks
 //
 // The job of the ledger is built into the sluice binary. Nothing of it is shared with the oracle here: both are written from

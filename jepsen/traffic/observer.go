@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,9 +21,12 @@ import (
 type Observer struct {
 	Client *Client
 	Jobs   []string // whose progress is followed
-	Every  time.Duration
+	// Checkpointed are those of the jobs that take checkpoints.
+	Checkpointed []string
+	Every        time.Duration
 
 	event uint64 // newest recorded
+	again uint64 // index of the newest restart recorded
 	looks int
 }
 
@@ -128,10 +133,24 @@ func (o *Observer) noteEvents(all []*jobpb.Event) {
 		o.Client.log.Note(history.NoteEvent, history.Event{
 			Index: e.Index, Kind: e.Kind, Job: e.Job, Worker: e.Worker, Text: e.Message, Term: e.Term, Epoch: e.Epoch, Micros: e.TimeUs,
 		})
+		if e.Kind == "region-restarted" && e.Index > o.again && slices.Contains(o.Checkpointed, e.Job) {
+			o.restart(e)
+		}
 	}
 	if n := len(all); n > 0 {
 		o.event = max(o.event, all[n-1].Index)
 	}
+}
+
+// restart finds the checkpoint to which a restart goes back: it stands in the text of the event.
+func (o *Observer) restart(e *jobpb.Event) {
+	fact := history.Checkpoint{Job: e.Job, What: history.Fresh, Micros: e.TimeUs}
+	if _, id, ok := strings.Cut(e.Message, "; from checkpoint "); ok {
+		fact.What = history.Restored
+		fact.ID, _ = strconv.ParseUint(id, 10, 64)
+	}
+	o.again = e.Index
+	o.Client.log.Note(history.NoteCheckpoint, fact)
 }
 
 func (o *Observer) clocks(ctx context.Context, job string) {

@@ -3,10 +3,12 @@ package traffic
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,9 +19,12 @@ import (
 // Reader follows the part files below a directory, as a consumer that trusts what is committed: it reads each once, when it
 // appears, and complains of each that is not there any more or has changed.
 type Reader struct {
-	Log  *history.Recorder
-	Job  string
-	Dir  string // of the job's output
+	Log *history.Recorder
+	Job string
+	Dir string // of the job's output
+	// Checkpointed: names of files say to which checkpoint they belong.
+	Checkpointed bool
+
 	seen map[string]int64
 	gone map[string]bool
 }
@@ -69,6 +74,10 @@ func (r *Reader) Look() error {
 		} else if err != nil {
 			return err
 		}
+		if fact, ok := output(name); ok && r.Checkpointed {
+			fact.Job, fact.Micros = r.Job, time.Now().UnixMicro()
+			r.Log.Note(history.NoteCheckpoint, fact)
+		}
 		r.seen[name] = int64(len(raw))
 		rows := strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n")
 		for some := range slices.Chunk(rows, rowsOfANote) {
@@ -76,6 +85,30 @@ func (r *Reader) Look() error {
 		}
 	}
 	return nil
+}
+
+// output takes the name of a part file apart: DIRECTORY/part-SUBTASK-NUMBER~JOB~SINK~JOBEPOCH.REGIONEPOCH. The number is the least id of a
+// checkpoint that can have prepared it.
+func output(name string) (c history.Checkpoint, ok bool) {
+	fields := strings.Split(filepath.Base(name), "~")
+	head, isPart := strings.CutPrefix(fields[0], "part-")
+	subtask, id, cut := strings.Cut(head, "-")
+	if len(fields) != 4 || !isPart || !cut {
+		return c, false
+	}
+	_, epoch, cut := strings.Cut(fields[3], ".")
+	n, err := strconv.Atoi(subtask)
+	c.What, c.Subtask = history.Committed, fmt.Sprintf("%s[%d]", filepath.ToSlash(filepath.Dir(name)), n)
+	errs := [3]error{2: err}
+	c.ID, errs[0] = strconv.ParseUint(id, 10, 64)
+	c.Epoch, errs[1] = strconv.ParseUint(epoch, 10, 64)
+	return c, cut && errors.Join(errs[:]...) == nil
+}
+
+// EpochOf is the epoch of the region in which a part file was written.
+func EpochOf(part string) (epoch uint64, ok bool) {
+	c, ok := output(part)
+	return c.Epoch, ok
 }
 
 // parts are the visible files below dir, with their sizes. Hidden ones are output in progress.

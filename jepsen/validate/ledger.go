@@ -49,6 +49,21 @@ func (f *Facts) ledgerRows(job string, r *Result) (all []placed, spans []traffic
 	return all, spans, texts
 }
 
+// rowsBefore counts the rows of a ledger that were written in epochs before one.
+func (f *Facts) rowsBefore(job string, epoch uint64) (n int64) {
+	for _, note := range f.rows {
+		if of, ok := traffic.EpochOf(note.Fact.Part); note.Fact.Job != job || !ok || of >= epoch || strings.HasPrefix(note.Fact.Part, "windows") {
+			continue
+		}
+		for _, text := range note.Fact.Rows {
+			if text != "" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // finished: the whole answer is due. A job that has not finished owes only that what it shows is right.
 func (f *Facts) finished(w history.Workload) bool {
 	return w.Records >= 0 && f.status(w.Job) == "JOB_FINISHED"

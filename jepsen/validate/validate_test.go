@@ -13,7 +13,7 @@ import (
 	"github.com/sluiceio/sluice/jepsen/traffic"
 )
 
-var workload = history.Workload{Job: "j", Seed: 7, Partitions: 3, Records: 3000, Keys: 11, Window: 100, Rate: 1000}
+var workload = history.Workload{Job: "j", Seed: 7, Partitions: 3, Records: 3000, Keys: 11, Window: 100, Rate: 1000, Checkpointed: true}
 
 // ledger writes the rows of a run without a fault: partition by partition, in parts as a sink makes them.
 func ledger(w history.Workload) (rows, windows []string) {
@@ -84,12 +84,15 @@ func good(rows, windows []string) *tape {
 	for _, node := range []string{"n1", "n2"} {
 		t.Note(history.NoteChain, history.Chain{Node: node, Applied: 9, Chain: []byte{1}})
 	}
-	for _, c := range []history.Checkpoint{{ID: 1, What: completed}, {ID: 1, What: canRead}, {ID: 1, What: committed, Subtask: "s[0]", Attempt: 1}, {ID: 1, What: restored, Read: 10, Again: 10}} {
+	for _, c := range []history.Checkpoint{
+		{ID: 1, What: history.Completed, Micros: 10}, {ID: 1, What: history.Readable}, {ID: 1, What: history.Restored, Micros: 15},
+		{ID: 2, What: history.Completed, Micros: 20}, {ID: 2, What: history.Committed, Subtask: "rows[0]", Epoch: 2, Micros: 21},
+	} {
 		c.Job = "j"
 		t.Note(history.NoteCheckpoint, c)
 	}
-	t.rows("rows/1", rows)
-	t.rows("windows/1", windows)
+	t.rows("rows/part-00000-0000000002~j~rows~1.2", rows)
+	t.rows("windows/part-00000-0000000002~j~windows~1.2", windows)
 	t.progress("JOB_FINISHED", 3000, 1)
 	t.Note(history.NoteAnswer, history.Answer{Job: "b", Got: "x", Want: "x"})
 	t.Note(history.NoteRefusal, history.Refusal{What: "a submit without a quorum", Refused: true})
@@ -139,21 +142,24 @@ func TestEachInvariantFindsWhatBreaksIt(t *testing.T) {
 	}{
 		{"I1", "what was visible vanishes", note(history.NoteVanished, history.Vanished{Job: "j", Part: "rows/1", How: "removed"})},
 		{"I4", "a second job for one request", func(t *tape) { t.Invoke("c", history.Submit, "r1").OK("k") }},
-		{"I5", "a completed checkpoint cannot be read", checkpoint(history.Checkpoint{ID: 1, What: cannotRead})},
-		{"I6", "an id again", checkpoint(history.Checkpoint{ID: 1, What: completed})},
+		{"I5", "a completed checkpoint cannot be read", checkpoint(history.Checkpoint{ID: 1, What: history.Unreadable})},
+		{"I6", "an id again", checkpoint(history.Checkpoint{ID: 1, What: history.Completed, Micros: 30})},
 		{"I6", "a restore from an older one", func(t *tape) {
-			checkpoint(history.Checkpoint{ID: 2, What: completed})(t)
-			checkpoint(history.Checkpoint{ID: 1, What: restored})(t)
+			checkpoint(history.Checkpoint{ID: 3, What: history.Completed, Micros: 30})(t)
+			checkpoint(history.Checkpoint{ID: 2, What: history.Restored, Micros: 31})(t)
 		}},
-		{"I6", "a start from nothing", checkpoint(history.Checkpoint{What: fresh})},
-		{"I7", "two attempts commit one checkpoint", checkpoint(history.Checkpoint{ID: 1, What: committed, Subtask: "s[0]", Attempt: 2})},
+		{"I6", "a start from nothing", checkpoint(history.Checkpoint{What: history.Fresh, Micros: 31})},
+		{"I7", "output of an epoch in which nothing was completed since", checkpoint(history.Checkpoint{ID: 1, What: history.Committed, Subtask: "rows[0]", Epoch: 3, Micros: 22})},
+		{"I7", "output that no checkpoint can contain", checkpoint(history.Checkpoint{ID: 9, What: history.Committed, Subtask: "rows[0]", Epoch: 2, Micros: 22})},
+		{"I7", "output of attempts that were replaced before a checkpoint was complete", checkpoint(history.Checkpoint{ID: 2, What: history.Committed, Subtask: "rows[0]", Epoch: 1, Micros: 22})},
+		{"I7", "output before its checkpoint", checkpoint(history.Checkpoint{ID: 2, What: history.Committed, Subtask: "rows[1]", Epoch: 2, Micros: 19})},
 		{"I8", "a term falls", progress(func(p *history.Progress) { p.Term = 0 })},
 		{"I8", "an attempt falls", progress(func(p *history.Progress) { p.Attempts["a[0]"] = 0 })},
 		{"I8", "an epoch falls", progress(func(p *history.Progress) { p.Epochs["0"] = 0 })},
 		{"I8", "an old revision is read later", progress(func(p *history.Progress) { p.Revision = 1 })},
 		{"I9", "a watermark falls", note(history.NoteClock, history.Clock{Job: "j", Subtask: "a[0]", Attempt: 1, Watermark: 5})},
 		{"I9", "something is dropped as late", progress(func(p *history.Progress) { p.Late = 1 })},
-		{"I10", "more is read again than had arrived", checkpoint(history.Checkpoint{ID: 1, What: restored, Read: 10, Again: 11})},
+		{"I10", "more is read again than had arrived", checkpoint(history.Checkpoint{ID: 2, What: history.Restored, Micros: 31})},
 		{"I11", "nobody answers for long", func(t *tape) { t.after(6*time.Second).progress("JOB_RUNNING", 3000, 1) }},
 		{"I12", "a chain differs", note(history.NoteChain, history.Chain{Node: "n3", Applied: 9, Chain: []byte{2}})},
 		{"I13", "a process is left", note(history.NoteCensus, history.Census{Orphans: []string{"7"}})},

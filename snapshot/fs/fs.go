@@ -32,6 +32,8 @@ type Store struct {
 	mu struct {
 		sync.Mutex
 		busy map[snapshot.Name]chan struct{} // being published or deleted; closed at the end
+		// sound are objects whose digest was compared when their file was in that state.
+		sound map[snapshot.Name]stamp
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/proto/controlpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -55,7 +56,7 @@ func (u *upload) Commit(ctx context.Context, targets []*taskpb.StoreAddress, cop
 	}
 	var faults []error
 	for _, t := range targets {
-		if len(placed.Stores) >= copies {
+		if len(placed.Stores) >= copies || len(placed.Stores) > 0 && invariant.Without("copies") {
 			break
 		}
 		if t.Store == u.id || t.Address == "" {

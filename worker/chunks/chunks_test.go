@@ -168,6 +168,30 @@ func TestAnOwnCopyIsBelievedWhenItsDigestWasCompared(t *testing.T) {
 	}
 }
 
+// TestADamagedCopyIsNotServed reads from elsewhere: who reads by ranges cannot compare the digest of the whole, and the other copy would do.
+func TestADamagedCopyIsNotServed(t *testing.T) {
+	a, b := start(t, "w-a", vfs.NewMem()), start(t, "w-b", vfs.NewMem())
+	name := snapshot.Segment("job-1", 1, 7, 3, 0)
+	o, err := store(t, a.process(t), name, data, 2, b.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damage(t, a.fsys, name)
+	want(t, closing(t, peer.New(peer.Config{})), o, data, a.at, b.at) // b's
+	select {
+	case r := <-a.Reports():
+		if len(r.Damaged) != 1 || r.Damaged[0] != string(name) || len(a.Inventory()) != 0 {
+			t.Errorf("reported %v, and still there: %v", r, a.Inventory())
+		}
+	default:
+		t.Error("a damaged copy was served, or nobody was told of it")
+	}
+	damage(t, b.fsys, name)
+	if _, err := closing(t, peer.New(peer.Config{})).Open(t.Context(), o, []*taskpb.StoreAddress{b.at}); !errors.Is(err, snapshot.ErrDamaged) {
+		t.Errorf("no copy is sound: %v", err)
+	}
+}
+
 // damage changes a byte of an object.
 func damage(t *testing.T, fsys vfs.FS, name snapshot.Name) {
 	t.Helper()

@@ -71,17 +71,21 @@ func (k *Keeper) examine(ctx context.Context, o *jobpb.Object) {
 	if err == nil {
 		err = errors.Join(snapshot.Verify(ctx, r, o, k.cfg.Worker), r.Close())
 	}
-	if err == nil || ctx.Err() != nil {
-		return
+	if err != nil && ctx.Err() == nil {
+		k.lose(ctx, name, err)
 	}
-	k.log.Error("object is damaged and removed", "object", o.Name, "error", err)
+}
+
+// lose removes an object that is not what was written, and tells of it.
+func (k *Keeper) lose(ctx context.Context, name snapshot.Name, why error) {
+	k.log.Error("object is damaged and removed", "object", name, "error", why)
 	if err := k.store.Delete(ctx, name); err != nil {
-		k.log.Error("damaged object cannot be removed", "object", o.Name, "error", err)
+		k.log.Error("damaged object cannot be removed", "object", name, "error", err)
 		return
 	}
 	p, err := name.Parse()
 	if err != nil {
 		return
 	}
-	k.report(&controlpb.ObjectsReport{Job: p.Job, Damaged: []string{o.Name}})
+	k.report(&controlpb.ObjectsReport{Job: p.Job, Damaged: []string{string(name)}})
 }

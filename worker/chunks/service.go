@@ -113,7 +113,10 @@ func (s *service) Get(q *controlpb.GetObject, stream controlpb.Objects_GetServer
 	if q.Offset < 0 || q.Size < 0 || snapshot.Name(q.Name).Validate() != nil {
 		return status.Errorf(codes.InvalidArgument, "%d bytes at %d of %.300q", q.Size, q.Offset, q.Name)
 	}
-	r, err := s.keeper.store.Open(stream.Context(), snapshot.Name(q.Name))
+	r, err := s.keeper.store.Sound(stream.Context(), snapshot.Name(q.Name))
+	if errors.Is(err, snapshot.ErrDamaged) {
+		s.keeper.lose(stream.Context(), snapshot.Name(q.Name), err)
+	}
 	if err != nil {
 		return s.status(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
@@ -29,6 +30,23 @@ func Newest(c *jobpb.Checkpoints) *jobpb.CheckpointDone {
 		return c.Completed[n-1]
 	}
 	return nil
+}
+
+// Restore is the checkpoint to which a restart goes back: the newest completed one; 0: none.
+func Restore(c *jobpb.Checkpoints) uint64 {
+	if len(c.GetCompleted()) > 0 && invariant.Without("newest-checkpoint") {
+		return c.Completed[0].Id
+	}
+	return Newest(c).GetId()
+}
+
+// Renew is what a restart that has waited goes back to, instead of old: a newer checkpoint has carried over what the region had in the older
+// one. Without an old one it begins anew.
+func Renew(c *jobpb.Checkpoints, old uint64) uint64 {
+	if old == 0 {
+		return 0
+	}
+	return Restore(c)
 }
 
 // Find is the completed checkpoint with an id; nil: none that is kept.
@@ -75,6 +93,14 @@ func KindName(k jobpb.CheckpointKind) string {
 		return s[len(prefix):]
 	}
 	return k.String()
+}
+
+// Origin ends what people read of a restart: the checkpoint that it goes back to; nothing if it begins anew.
+func Origin(restore uint64) string {
+	if restore == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; from checkpoint %d", restore)
 }
 
 // Request notes that somebody asked for a savepoint.

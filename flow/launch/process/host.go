@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/internal/failpoint"
+	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/internal/pipe"
 	"github.com/sluiceio/sluice/internal/run"
 	"github.com/sluiceio/sluice/internal/wire"
@@ -134,7 +135,7 @@ func (h *host) do(ctx context.Context, m *taskpb.AgentMessage) {
 			h.tasks.OpenGate(m.OpenGate)
 		}
 	case *taskpb.AgentMessage_Trigger:
-		if h.tasks != nil {
+		if h.tasks != nil && failpoint.Hit(ctx, "process.trigger") == nil { // else the checkpoint runs out of time
 			h.tasks.Trigger(m.Trigger)
 		}
 	case *taskpb.AgentMessage_CheckpointNotice:
@@ -317,6 +318,11 @@ func (h *host) commitAll(ctx context.Context) error {
 		case c := <-h.commits:
 			if err := failpoint.Hit(ctx, "process.commit"); err != nil {
 				continue // the leader asks again
+			}
+			if invariant.Without("commit-before-answer") && !c.Abort {
+				h.send(&taskpb.TaskMessage{Message: &taskpb.TaskMessage_CommitResult{CommitResult: &taskpb.CommitResult{
+					Job: c.Job, JobEpoch: c.JobEpoch, Process: c.Process, Checkpoint: c.Checkpoint,
+				}}})
 			}
 			if r := h.tasks.Commit(ctx, c); r != nil && ctx.Err() == nil {
 				h.send(&taskpb.TaskMessage{Message: &taskpb.TaskMessage_CommitResult{CommitResult: r}})

@@ -188,6 +188,11 @@ func (s *Damage) strike(ctx context.Context, t *trial, h harm) (w *wound, err er
 	if err != nil {
 		return nil, err
 	}
+	if !slices.ContainsFunc(st.Subtasks, func(sub *apipb.SubtaskStatus) bool {
+		return sub.Chain == stage && sub.Worker == held && t.known(st)[t.plan.Position(sub.Chain, sub.Index)] != model.Finished
+	}) {
+		return nil, nil // its end was under way when it was stopped: nobody is held
+	}
 	for _, r := range t.plan.Readers(w.victim) {
 		switch is := t.known(st)[r]; {
 		case !h.late && is != model.Waiting:

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/snapshot/chunk"
 	"github.com/sluiceio/sluice/worker/state/overflow"
 )
@@ -182,6 +183,12 @@ func (l *Epochs) Aborted(id element.CheckpointID) error {
 	for i := range len(l.epochs) - 1 {
 		if l.epochs[i].id != id {
 			continue
+		}
+		if i == 0 && invariant.Without("aborted-changes") {
+			for _, m := range l.members {
+				m.Drop(1)
+			}
+			return l.forget(1)
 		}
 		next, err := &l.epochs[i+1], error(nil)
 		next.was.lo = l.epochs[i].was.lo

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sluiceio/sluice/internal/failpoint"
 	"github.com/sluiceio/sluice/proto/jobpb"
 	"github.com/sluiceio/sluice/proto/snapshotpb"
 	"github.com/sluiceio/sluice/proto/taskpb"
@@ -208,7 +209,11 @@ func (p *pack) finish(ctx context.Context) error {
 	if p.open != nil {
 		p.full, p.open = append(p.full, p.open), nil
 	}
-	if err := p.commit(ctx); err != nil {
+	err := failpoint.Hit(ctx, "segment.frozen")
+	if err == nil {
+		err = p.commit(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	p.mu.Lock()
