@@ -121,7 +121,7 @@ func (l *Leader) commitOutput(j *job, facts *state.Job, all []*jobpb.Committable
 	case c.done && output > 0:
 		l.confirm(j, facts)
 		return false
-	case c.done, output == 0 && !tidies(facts):
+	case c.done, output == 0 && !glance.Tidies(facts):
 		return true
 	case given && !l.now.Before(deadline):
 		return true
@@ -143,15 +143,6 @@ func (l *Leader) commitOutput(j *job, facts *state.Job, all []*jobpb.Committable
 	}
 	l.newCommitter(j, facts)
 	return false
-}
-
-// tidies reports whether the job has sinks whose leftovers a committer may remove: prepared output of attempts that
-// failed, which nobody lists.
-func tidies(facts *state.Job) bool {
-	p := facts.Plan()
-	return p != nil && facts.Head().StartedUs != 0 && slices.ContainsFunc(p.Graph.Operators, func(o *jobpb.Operator) bool {
-		return o.Guarantee == jobpb.Guarantee_GUARANTEE_EXACTLY_ONCE
-	})
 }
 
 // committerOf finds a live process of the job: the one that was asked before, one that ran the job, or one that was
@@ -196,7 +187,7 @@ func (l *Leader) newCommitter(j *job, facts *state.Job) {
 	w := l.builder(j, "")
 	if w == nil {
 		if l.gathered() {
-			l.hold(j, facts, "no live worker can commit the output: "+l.lack(facts))
+			l.hold(j, facts, "no live worker can commit the output: "+glance.Lack(l.v, facts))
 		}
 		l.wakeAt(j, l.now.Add(l.cfg.LossTimeout))
 		return

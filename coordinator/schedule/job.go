@@ -37,7 +37,7 @@ type job struct {
 	sources   map[int32]*source
 	commit    commit
 	cycle     *checkpoint.Cycle // nil: the job takes no checkpoints
-	broom     checkpoint.Broom
+	shelf     checkpoint.Shelf
 	adoption  *adoption.Adoption // nil: no plan waits for a checkpoint
 	next      *jobpb.Plan        // that is to take over
 	acts      []bool             // by region: an old attempt on a connected worker acted when the job was surveyed last
@@ -62,6 +62,7 @@ func (l *Leader) touch(facts *state.Job) {
 		if j != nil {
 			l.ended(j, "the job has ended")
 		}
+		l.tidy(facts)
 		return
 	}
 	if j != nil && j.last != nil && j.last.Plan() != nil && j.last.Plan() != facts.Plan() {
@@ -240,18 +241,16 @@ func (l *Leader) forget() {
 	if l.terminal <= l.cfg.KeepJobs || l.busy(forgetLane) {
 		return
 	}
-	const most = 100
-	var ids []string
-	for f := range l.v.Jobs() {
-		if state.Terminal(f.Status()) {
-			ids = append(ids, f.ID())
-		}
-	}
+	ids := glance.Ended(l.v)
 	if l.terminal = len(ids); l.terminal <= l.cfg.KeepJobs {
 		return
 	}
-	ids = ids[:min(l.terminal-l.cfg.KeepJobs, most)]
+	ids = ids[:min(l.terminal-l.cfg.KeepJobs, 100)] // at a time
 	l.propose(forgetLane, &commandpb.Command{Command: &commandpb.Command_ForgetJobs{ForgetJobs: &commandpb.ForgetJobs{Jobs: ids}}}, &flight{
-		Done: func(state.Result) { l.forget() },
+		Done: func(r state.Result) {
+			if r.Status == state.Applied { // else their objects are being removed
+				l.forget()
+			}
+		},
 	})
 }

@@ -33,6 +33,7 @@ type Leader struct {
 
 	soft      map[string]*worker // by id
 	jobs      map[string]*job    // not terminal, by id
+	over      map[string]*job    // terminal, and with objects
 	dirty     map[string]*job    // to be reconciled in this Step
 	on        map[string]map[string]*job
 	lanes     *lane.Lanes // proposals under way
@@ -54,7 +55,7 @@ type Leader struct {
 // New starts a term.
 func New(c Config) *Leader {
 	return &Leader{
-		cfg: c, soft: map[string]*worker{}, jobs: map[string]*job{}, dirty: map[string]*job{}, on: map[string]map[string]*job{},
+		cfg: c, soft: map[string]*worker{}, jobs: map[string]*job{}, dirty: map[string]*job{}, over: map[string]*job{}, on: map[string]map[string]*job{},
 		lanes: lane.New(), unacked: map[string]*worker{}, unplanned: map[string]*job{},
 	}
 }
@@ -164,6 +165,9 @@ func (l *Leader) fire() {
 				j.wake = time.Time{}
 				j.scan = true
 				l.mark(j)
+			} else if facts := l.v.Job(t.ID); facts != nil && l.over[t.ID] != nil && l.over[t.ID].wake.Equal(t.At) {
+				l.over[t.ID].wake = time.Time{}
+				l.tidy(facts)
 			}
 		case timerFlight:
 			l.retry(t.ID)

@@ -10,6 +10,7 @@ import (
 	"github.com/sluiceio/sluice/coordinator/draft"
 	"github.com/sluiceio/sluice/coordinator/placement"
 	"github.com/sluiceio/sluice/coordinator/recovery"
+	"github.com/sluiceio/sluice/coordinator/schedule/glance"
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/coordinator/timer"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -109,7 +110,7 @@ func (l *Leader) startPlanning(j *job, facts *state.Job, before string) {
 	if w == nil {
 		l.unplanned[j.id] = j
 		if l.gathered() {
-			l.hold(j, facts, "no live worker can run the build function: "+l.lack(facts))
+			l.hold(j, facts, "no live worker can run the build function: "+glance.Lack(l.v, facts))
 		}
 		l.wakeAt(j, l.now.Add(l.cfg.LossTimeout))
 		return
@@ -134,26 +135,6 @@ func (l *Leader) builder(j *job, before string) *worker {
 	return l.soft[slices.MinFunc(cs, func(a, b placement.Worker) int {
 		return cmp.Or(cmp.Compare(l.soft[a.ID].load, l.soft[b.ID].load), strings.Compare(a.ID, b.ID))
 	}).ID]
-}
-
-// suits reports whether the job's binary can run on a worker.
-func (l *Leader) suits(j *job, f *commandpb.Worker) bool {
-	a := l.v.Artifact(l.v.Job(j.id).Head().Spec.Artifact)
-	return a == nil || (a.Os == "" || a.Os == f.Os) && (a.Arch == "" || a.Arch == f.Arch)
-}
-
-// lack says which workers are missing.
-func (l *Leader) lack(facts *state.Job) string {
-	n := 0
-	for f := range l.v.Workers() {
-		if f.Health == commandpb.WorkerHealth_WORKER_ALIVE {
-			n++
-		}
-	}
-	if a := l.v.Artifact(facts.Head().Spec.Artifact); n > 0 && a != nil {
-		return fmt.Sprintf("%d workers are alive; none of them is %s/%s, connected and not draining", n, a.Os, a.Arch)
-	}
-	return "none is alive"
 }
 
 // built takes the answer of a build function.

@@ -225,7 +225,7 @@ func (l *Leader) unwait(j *job) {
 // candidates are the workers on which a job may be put, in the order of their ids, and their slots in all.
 func (l *Leader) candidates(j *job) (cs []placement.Worker, total int) {
 	for f := range l.v.Workers() {
-		if w := l.usable(f.Id); w != nil && !f.Draining && l.suits(j, f) {
+		if w := l.usable(f.Id); w != nil && !f.Draining && glance.Suits(l.v, l.v.Job(j.id), f) {
 			total += int(f.Slots)
 			cs = append(cs, placement.Worker{ID: w.id, Free: max(0, int(f.Slots)-l.v.UsedSlots(f.Id)-l.lanes.Taken(f.Id)), Held: int(j.counts.Held(f.Id))})
 		}
@@ -441,7 +441,7 @@ func (l *Leader) lackText(j *job, facts *state.Job, free int) string {
 	}
 	needs := glance.Counted(j.needs(), "slot")
 	if total == 0 {
-		return fmt.Sprintf("%s needs %s, and no worker that can run it: %s", who, needs, l.lack(facts))
+		return fmt.Sprintf("%s needs %s, and no worker that can run it: %s", who, needs, glance.Lack(l.v, facts))
 	}
 	for _, n := range j.want.own {
 		free += n

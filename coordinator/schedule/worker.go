@@ -101,6 +101,7 @@ func (l *Leader) attached(r *controlpb.Register) {
 	w.session = &session{serial: l.serial, incarnation: r.Incarnation, register: r, processes: map[processKey]*process{}}
 	w.heard = l.now
 	l.armWorker(w, w.heard.Add(l.cfg.LossTimeout))
+	l.compare(w.id, r.Objects)
 	l.register(w)
 }
 
@@ -381,7 +382,7 @@ func (l *Leader) usable(id string) *worker {
 	return w
 }
 
-func (l *Leader) reaches(worker string) bool { return l.usable(worker) != nil }
+func (l *Leader) reaches(store string) bool { return l.keeper(store) != nil }
 
 // gathered reports whether every live worker has found this leader, or has had the time to.
 func (l *Leader) gathered() bool {

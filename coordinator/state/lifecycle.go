@@ -98,11 +98,7 @@ func (e *jobEdit) rejectPlan(c *commandpb.RejectPlan) Result {
 }
 
 func firstLine(s string) string {
-	for i := range len(s) {
-		if s[i] == '\n' {
-			return s[:i]
-		}
-	}
+	s, _, _ = strings.Cut(s, "\n")
 	return s
 }
 
@@ -310,6 +306,9 @@ func (e *jobEdit) close(note string) {
 		}
 	}
 	e.releaseIdle()
+	if c := e.j.checkpoints; c != nil && h.Status == jobpb.JobStatus_JOB_FINISHED { // of others the newest is what one may go on from
+		e.setCheckpoints(ledger.Release(c))
+	}
 	e.dropOutput(func(*jobpb.Committable) bool { return true })
 	e.j.sources = nil
 	h.Committer, h.RestartAtUs, h.Message, h.EndedUs = nil, 0, note, e.t.now

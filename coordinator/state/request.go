@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluiceio/sluice/coordinator/state/jobid"
+	"github.com/sluiceio/sluice/coordinator/state/ledger"
 	"github.com/sluiceio/sluice/coordinator/state/requestid"
 	"github.com/sluiceio/sluice/internal/invariant"
 	"github.com/sluiceio/sluice/proto/commandpb"
@@ -51,12 +52,20 @@ func (t *tx) cancelJob(id, request string) Result {
 	})
 }
 
-// forgetJobs drops terminal jobs. Their numbers are never issued again.
+// forgetJobs drops terminal jobs. Their numbers are never issued again. One that has objects gives its checkpoints up first, and is
+// dropped when the stores have deleted them; one with savepoints stays: they are their user's.
 func (t *tx) forgetJobs(ids []string) Result {
 	n := 0
 	for _, id := range ids {
 		j := t.Job(id)
-		if j == nil || !Terminal(j.Status()) {
+		if j == nil || !Terminal(j.Status()) || ledger.Savepoints(j.checkpoints) {
+			continue
+		}
+		if len(j.checkpoints.GetObjects()) > 0 {
+			if len(j.checkpoints.Completed) > 0 {
+				t.edit(id, func(e *jobEdit) Result { return e.took(ledger.Release(e.j.checkpoints), nil) })
+				n++
+			}
 			continue
 		}
 		t.jobs = t.jobs.Del(j.number)

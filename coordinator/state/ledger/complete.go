@@ -123,10 +123,15 @@ func Drop(c *jobpb.Checkpoints, id uint64, lives bool) (*jobpb.Checkpoints, erro
 	return n, nil
 }
 
-// Release forgets the completed checkpoints of a job that ended, except savepoints; all: those, too.
-func Release(c *jobpb.Checkpoints, all bool) *jobpb.Checkpoints {
+// Savepoints reports whether there are any that somebody keeps.
+func Savepoints(c *jobpb.Checkpoints) bool {
+	return slices.ContainsFunc(c.GetCompleted(), func(d *jobpb.CheckpointDone) bool { return Savepoint(d.Kind) })
+}
+
+// Release forgets the completed checkpoints of a job that ended, except savepoints, and every wish for one.
+func Release(c *jobpb.Checkpoints) *jobpb.Checkpoints {
 	n := clone(c)
 	n.Started, n.Wanted = nil, nil
-	n.Completed = slices.DeleteFunc(slices.Clone(c.Completed), func(d *jobpb.CheckpointDone) bool { return all || !Savepoint(d.Kind) })
+	n.Completed = slices.DeleteFunc(slices.Clone(c.Completed), func(d *jobpb.CheckpointDone) bool { return !Savepoint(d.Kind) })
 	return n
 }
