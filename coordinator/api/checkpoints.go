@@ -6,7 +6,9 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/sluiceio/sluice/coordinator/checkpoint"
 	"github.com/sluiceio/sluice/coordinator/state"
+	"github.com/sluiceio/sluice/flow/setting"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
@@ -30,7 +32,7 @@ func (s *jobsServer) Checkpoints(ctx context.Context, req *apipb.CheckpointsRequ
 	}
 	c := job.Checkpoints()
 	for _, done := range c.GetCompleted() {
-		resp.Kept = append(resp.Kept, keptInfo(facts, c, done))
+		resp.Kept = append(resp.Kept, keptInfo(facts, job, done))
 	}
 	resp.UnderWay, resp.History, resp.Failed, resp.Confirmed = c.GetStarted(), c.GetHistory(), c.GetFailed(), c.GetConfirmed()
 	resp.Wanted = int32(len(c.GetWanted()))
@@ -45,7 +47,8 @@ func whyNoCheckpoints(job *state.Job) string {
 }
 
 // keptInfo is a kept checkpoint with the state of its copies.
-func keptInfo(facts *state.View, c *jobpb.Checkpoints, done *jobpb.CheckpointDone) *apipb.CheckpointInfo {
+func keptInfo(facts *state.View, job *state.Job, done *jobpb.CheckpointDone) *apipb.CheckpointInfo {
+	c, copies := job.Checkpoints(), checkpoint.Configure(setting.Values(job.Plan().GetSettings())).Copies
 	info := &apipb.CheckpointInfo{
 		Id: done.Id, Kind: done.Kind, StartedUs: done.StartedUs, CompletedUs: done.CompletedUs, Bytes: done.Bytes, StateBytes: done.StateBytes,
 		Manifest: done.Manifest, Objects: int32(len(done.Objects)), RequestId: done.RequestId,
@@ -55,19 +58,19 @@ func keptInfo(facts *state.View, c *jobpb.Checkpoints, done *jobpb.CheckpointDon
 		places[o.Object.GetName()] = o.Stores
 	}
 	for _, name := range done.Objects {
-		live, lost := 0, 0
+		live := 0
 		for _, store := range places[name] {
-			// A store that is no worker's is shared, and as alive as it ever was.
-			if w := facts.Worker(store); w == nil || w.Health == commandpb.WorkerHealth_WORKER_ALIVE {
+			// A store that is no worker's is shared, and as whole as it ever was.
+			if w := facts.Worker(store); w == nil {
+				live += copies
+			} else if w.Health == commandpb.WorkerHealth_WORKER_ALIVE {
 				live++
-			} else {
-				lost++
 			}
 		}
 		switch {
 		case live == 0:
 			info.Missing++
-		case lost > 0:
+		case live < copies:
 			info.UnderReplicated++
 		}
 	}
@@ -122,7 +125,7 @@ func savepointOf(facts *state.View, job *state.Job, req *apipb.SavepointRequest)
 	ended := state.Terminal(job.Status())
 	for _, done := range c.GetCompleted() {
 		if done.RequestId == req.RequestId && (ended || req.Kind == jobpb.CheckpointKind_CHECKPOINT_SAVEPOINT) {
-			return &apipb.SavepointResponse{Savepoint: keptInfo(facts, c, done), Status: job.Status()}, nil
+			return &apipb.SavepointResponse{Savepoint: keptInfo(facts, job, done), Status: job.Status()}, nil
 		}
 	}
 	for _, h := range c.GetHistory() {
