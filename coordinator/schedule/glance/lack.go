@@ -37,4 +37,3 @@ func Tidies(facts *state.Job) bool {
 		return o.Guarantee == jobpb.Guarantee_GUARANTEE_EXACTLY_ONCE
 	})
 }
-
