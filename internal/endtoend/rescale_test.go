@@ -2,7 +2,9 @@ package endtoend
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -12,7 +14,10 @@ func (c *cluster) nexmark(query, out string, seconds int64, more ...string) {
 	profile := tiny(c.t)
 	args := []string{
 		"submit", bin("nexmark"), "--name", query, "-p", "rate=" + strconv.FormatInt(profile.N/seconds, 10),
-		"--set", "mode=streaming", "--set", "checkpoint.interval=100ms", "--set", "checkpoint.min-pause=10ms",
+		"--set", "mode=streaming", "--set", "checkpoint.min-pause=10ms",
+	}
+	if !slices.ContainsFunc(more, func(a string) bool { return strings.HasPrefix(a, "checkpoint.interval=") }) {
+		args = append(args, "--set", "checkpoint.interval=100ms")
 	}
 	for _, p := range profile.params(query, out) {
 		args = append(args, "-p", p)

@@ -31,6 +31,20 @@ func (s *suite) lifeClaims() []claim {
 			command: "sluice submit bin/examples/nexmark -p query=q11 -p events=0 -p rate=10 -p out=OUT --set parallelism=2",
 			check:   s.idle,
 		},
+		s.kills(200),
+	}
+}
+
+// kills is a claim about output that is exact although task processes are killed all the time.
+func (s *suite) kills(n int) claim {
+	args := []string{"test", "./internal/endtoend", "-count=1", "-timeout=60m", "-v", "-run", "WhateverIsKilled", "-kills", strconv.Itoa(n)}
+	return claim{
+		name:    fmt.Sprintf("%d kills of task processes, the leader and a worker, over eight queries, with checkpoints every 100 ms and every second: the output is what the oracle says", n),
+		command: "go " + strings.Join(args, " "),
+		check: func(ctx context.Context) (string, error) {
+			out, err := run(ctx, s.root, nil, "go", args...)
+			return lastLine(out, "kills,"), err
+		},
 	}
 }
 
