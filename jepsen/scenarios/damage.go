@@ -13,6 +13,8 @@ import (
 	"github.com/sluiceio/sluice/jepsen/cluster"
 	"github.com/sluiceio/sluice/jepsen/history"
 	"github.com/sluiceio/sluice/jepsen/traffic"
+	"github.com/sluiceio/sluice/proto/apipb"
+	"github.com/sluiceio/sluice/proto/commandpb"
 	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
@@ -63,6 +65,55 @@ func damagedChunk(ctx context.Context, l *Lab) error {
 		}
 	}
 	return l.refusedSavepoint(ctx)
+}
+
+// bothCopies takes the workers away one after the other, each with its disk, and each only when what lay on the one before has been
+// copied again: a savepoint that was taken at first has lost every copy that it was written with.
+func bothCopies(ctx context.Context, l *Lab) error {
+	waiting, cancel := context.WithTimeout(ctx, settleAtMost)
+	s, err := l.Client.Savepoint(waiting, l.Job, "savepoint-of-old")
+	cancel()
+	if err != nil {
+		return err
+	}
+	l.log.Note("savepoint", s.GetSavepoint().GetId())
+	for i, n := range l.C.Role(cluster.Worker) {
+		if err := l.Hand.Crash(ctx, n); err != nil {
+			return err
+		}
+		l.log.Hurt("wipe", history.Hurt{Target: n.Name()})
+		if err := errors.Join(n.Wipe(), l.Hand.Start(ctx, n)); err != nil {
+			return err
+		}
+		err := await(ctx, "copies are missing after "+n.Name(), func() (bool, error) { return l.whole(ctx, i+1) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole reports whether so many workers count as lost, and everything that is kept has its copies all the same.
+func (l *Lab) whole(ctx context.Context, lost int) (bool, error) {
+	leader, err := l.C.AwaitLeader(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	got, err := apipb.NewClusterClient(l.C.Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
+	if err != nil {
+		return false, err
+	}
+	for _, w := range got.Workers {
+		if w.Worker.Health == commandpb.WorkerHealth_WORKER_LOST {
+			lost--
+		}
+	}
+	c, err := l.checkpoints(ctx, l.Job)
+	if err != nil {
+		return false, err
+	}
+	few := slices.ContainsFunc(c.Kept, func(k *apipb.CheckpointInfo) bool { return k.UnderReplicated+k.Missing > 0 })
+	return lost == 0 && !few, nil
 }
 
 // damage one file of a worker.

@@ -15,9 +15,8 @@ import (
 type Need string
 
 const (
-	Root        Need = "root"        // and network namespaces
-	Strace      Need = "strace"      // that can inject
-	Replication Need = "replication" // copies of objects that are lost are made again
+	Root        Need = "root"   // and network namespaces
+	Strace      Need = "strace" // that can inject
 	LateInput   Need = "late input"
 	Loading     Need = "loading"     // a workload that loads a stored result
 	Credentials Need = "credentials" // mutual TLS and roles
@@ -34,8 +33,6 @@ func (n Need) Missing() error {
 		return cluster.NamespacesNeed()
 	case Strace:
 		return nemesis.StraceNeed()
-	case Replication:
-		return fmt.Errorf("copies that are lost with a disk are not made again in this build")
 	case LateInput:
 		return fmt.Errorf("the workload has no records that are late")
 	case Loading:
