@@ -59,9 +59,9 @@ generated:
 laws:
 	$(GO) test -count=1 ./internal/law
 
-# No goroutines of their own: pure functions, or tests whose engine runs in other processes. The race detector would only make them slow.
-# Vetting is the business of check, and so are the laws.
-PLAIN := bench/|examples/|flow/codec|internal/endtoend|internal/demo|internal/trial|internal/verify|jepsen/(model|validate|report|history|traffic)|worker/operator/batch
+# Without goroutines of their own, as operators are: the race detector would only make them slow. Vetting is the business of check,
+# and so are the laws.
+PLAIN := bench/|examples/|flow/codec|internal/demo|internal/trial|internal/verify|jepsen/(model|validate|report|history|traffic)|worker/operator/(batch|join|process|window)
 
 test: ## every test but the laws, which check runs; the engine's under the race detector
 	$(GO) test -vet=off -race $$($(GO) list ./... | grep -vE '^github.com/sluiceio/sluice/($(PLAIN)|internal/law)')
