@@ -78,8 +78,11 @@ func TestOutputIsExactWhateverIsKilled(t *testing.T) {
 	hit := 0
 	for i, query := range queries {
 		out := filepath.Join(t.TempDir(), query)
-		interval := []string{"100ms", "1s"}[min(1, i%2*(*kills))]
-		c.nexmark(query, out, int64(2*each), "--parallelism", "3", "--set", "checkpoint.interval="+interval)
+		interval, seconds := "100ms", int64(2*each)
+		if *kills > 0 { // each comes behind the second checkpoint after the one before
+			interval, seconds = []string{"100ms", "1s"}[i%2], int64(4*each*(1+i%2))
+		}
+		c.nexmark(query, out, seconds, "--parallelism", "3", "--set", "checkpoint.interval="+interval)
 		job := query + "-" + strconv.Itoa(i+1)
 		for killed := range each {
 			seen := c.newest(job)
