@@ -43,6 +43,9 @@ func whyNoCheckpoints(job *state.Job) string {
 	if job.Plan() == nil {
 		return "the job is not planned yet"
 	}
+	if setting.Values(job.Plan().GetSettings()).Said(setting.CheckpointEvery) {
+		return "every part of it keeps its input in batch memory or stores its output, which no checkpoint holds: it runs again from its inputs"
+	}
 	return "its input ends by itself, and checkpoint.interval was not set: it commits its output at the end"
 }
 
