@@ -93,10 +93,17 @@ func (s *jobsServer) Savepoint(ctx context.Context, req *apipb.SavepointRequest)
 	if facts.Job(req.Job) == nil {
 		return nil, unknownJob(req.Job)
 	}
-	result, err := s.facts.Propose(ctx, &commandpb.Command{
+	return pursue(ctx, s.Server, until, req.Job, &commandpb.Command{
 		RequestId: req.RequestId,
 		Command:   &commandpb.Command_RequestSavepoint{RequestSavepoint: &commandpb.RequestSavepoint{Job: req.Job, Kind: req.Kind}},
+	}, func(facts *state.View, job *state.Job) (*apipb.SavepointResponse, error) {
+		return savepointOf(facts, job, req)
 	})
+}
+
+// pursue proposes a request about a job and answers when outcome has something to say of it.
+func pursue[R any](ctx context.Context, s *Server, until <-chan struct{}, job string, c *commandpb.Command, outcome func(*state.View, *state.Job) (*R, error)) (*R, error) {
+	result, err := s.facts.Propose(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -105,11 +112,11 @@ func (s *jobsServer) Savepoint(ctx context.Context, req *apipb.SavepointRequest)
 	}
 	for {
 		facts, changed := s.facts.Changed()
-		job := facts.Job(req.Job)
-		if job == nil {
-			return nil, unknownJob(req.Job)
+		j := facts.Job(job)
+		if j == nil {
+			return nil, unknownJob(job)
 		}
-		if resp, err := savepointOf(facts, job, req); resp != nil || err != nil {
+		if resp, err := outcome(facts, j); resp != nil || err != nil {
 			return resp, err
 		}
 		select {

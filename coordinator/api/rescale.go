@@ -11,7 +11,6 @@ import (
 	"github.com/sluiceio/sluice/coordinator/state"
 	"github.com/sluiceio/sluice/proto/apipb"
 	"github.com/sluiceio/sluice/proto/commandpb"
-	"github.com/sluiceio/sluice/proto/jobpb"
 )
 
 // Rescale changes the parallelism of a job. What cannot come to anything is refused before the job is touched.
@@ -33,38 +32,20 @@ func (s *jobsServer) Rescale(ctx context.Context, req *apipb.RescaleRequest) (*a
 			return nil, err
 		}
 	}
-	result, err := s.facts.Propose(ctx, &commandpb.Command{
+	return pursue(ctx, s.Server, until, req.Job, &commandpb.Command{
 		RequestId: req.RequestId,
 		Command:   &commandpb.Command_RequestRescale{RequestRescale: &commandpb.RequestRescale{Job: req.Job, Parallelism: req.Parallelism}},
+	}, func(_ *state.View, job *state.Job) (*apipb.RescaleResponse, error) {
+		return rescaled(job, req.RequestId)
 	})
-	if err != nil {
-		return nil, err
-	}
-	if result.Status == state.Refused || result.Status == state.Stale {
-		return nil, refused(result)
-	}
-	for {
-		facts, changed := s.facts.Changed()
-		job := facts.Job(req.Job)
-		if job == nil {
-			return nil, unknownJob(req.Job)
-		}
-		if r := job.Head().Rescale; r.GetRequestId() != req.RequestId || r.Ended {
-			return rescaled(job, r)
-		}
-		select {
-		case <-changed:
-		case <-until:
-			return nil, ErrNotLeader
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }
 
-// rescaled is the outcome of a change of parallelism, or the job as it is if a later one has taken its place.
-func rescaled(job *state.Job, r *jobpb.Rescale) (*apipb.RescaleResponse, error) {
-	if f := r.GetFailure(); f != nil {
+// rescaled is the outcome of a change of parallelism, nil if it has none yet; or the job as it is if a later one has taken its place.
+func rescaled(job *state.Job, request string) (*apipb.RescaleResponse, error) {
+	r := job.Head().Rescale
+	if own := r.GetRequestId() == request; own && !r.Ended {
+		return nil, nil
+	} else if f := r.GetFailure(); own && f != nil {
 		return nil, apipb.NewError(codes.Aborted, &apipb.ErrorDetail{Code: f.Code, Where: job.ID()}, "the parallelism stays as it was: %s", f.Message)
 	}
 	return &apipb.RescaleResponse{

@@ -55,15 +55,11 @@ func (l *Lab) holders(ctx context.Context) (all []*cluster.Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	leader, err := l.C.AwaitLeader(ctx, nil)
+	workers, err := l.workers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	got, err := apipb.NewClusterClient(l.C.Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range got.Workers {
+	for _, w := range workers {
 		if !slices.ContainsFunc(st.Subtasks, func(t *apipb.SubtaskStatus) bool { return t.Worker == w.Worker.Id }) {
 			continue
 		}

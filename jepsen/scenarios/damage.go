@@ -95,15 +95,11 @@ func bothCopies(ctx context.Context, l *Lab) error {
 
 // whole reports whether so many workers count as lost, and everything that is kept has its copies all the same.
 func (l *Lab) whole(ctx context.Context, lost int) (bool, error) {
-	leader, err := l.C.AwaitLeader(ctx, nil)
+	workers, err := l.workers(ctx)
 	if err != nil {
 		return false, err
 	}
-	got, err := apipb.NewClusterClient(l.C.Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
-	if err != nil {
-		return false, err
-	}
-	for _, w := range got.Workers {
+	for _, w := range workers {
 		if w.Worker.Health == commandpb.WorkerHealth_WORKER_LOST {
 			lost--
 		}

@@ -284,15 +284,11 @@ func (l *Lab) census(ctx context.Context) error {
 }
 
 func (l *Lab) count(ctx context.Context) (c history.Census, err error) {
-	leader, err := l.C.AwaitLeader(ctx, nil)
+	workers, err := l.workers(ctx)
 	if err != nil {
 		return c, err
 	}
-	got, err := apipb.NewClusterClient(l.C.Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
-	if err != nil {
-		return c, err
-	}
-	for _, w := range got.Workers {
+	for _, w := range workers {
 		if w.Worker.Health.String() == "WORKER_ALIVE" {
 			c.Slots += w.UsedSlots
 		}

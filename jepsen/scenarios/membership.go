@@ -25,6 +25,16 @@ func (l *Lab) peers(ctx context.Context) ([]*apipb.PeerInfo, error) {
 	return got.GetPeers(), err
 }
 
+// workers as the leader knows them, those that are lost included.
+func (l *Lab) workers(ctx context.Context) ([]*apipb.WorkerInfo, error) {
+	leader, err := l.C.AwaitLeader(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	got, err := apipb.NewClusterClient(l.C.Conn(leader)).Workers(ctx, &apipb.WorkersRequest{})
+	return got.GetWorkers(), err
+}
+
 // replace a coordinator by one without data at the same address: the old identity is removed, the new one joins and is promoted when it has
 // caught up.
 func (l *Lab) replace(ctx context.Context, n *cluster.Node) error {

@@ -133,26 +133,11 @@ type SavepointOptions struct {
 
 // Savepoint takes a savepoint, and stops the job with it if its kind says so. It waits until that is done.
 func Savepoint(ctx context.Context, s *Session, o SavepointOptions) error {
-	var resp *apipb.SavepointResponse
-	for resp == nil {
-		err := s.Client.DoStream(ctx, func(ctx context.Context, to Coordinator) (err error) {
-			call, cancel := context.WithTimeout(ctx, waitTime)
-			defer cancel()
-			resp, err = to.Jobs.Savepoint(call, &apipb.SavepointRequest{Job: o.Job, RequestId: o.RequestID, Kind: o.Kind})
-			if timedOut(err) && ctx.Err() == nil {
-				return nil // it is under way; the request id finds it again
-			}
-			return err
-		})
-		switch {
-		case errors.Is(ctx.Err(), context.Canceled):
-			return &Fault{
-				Exit: ExitInterrupted, Err: fmt.Errorf("interrupted; the savepoint of job %s goes on", o.Job), Where: o.Job,
-				Hints: []string{"sluice checkpoints " + o.Job + " shows what became of it", "the same command with --request-id " + o.RequestID + " waits for it again"},
-			}
-		case err != nil:
-			return err
-		}
+	resp, err := pursue(ctx, s, pursuit{"the savepoint", "checkpoints", o.Job, o.RequestID}, func(ctx context.Context, to Coordinator) (*apipb.SavepointResponse, error) {
+		return to.Jobs.Savepoint(ctx, &apipb.SavepointRequest{Job: o.Job, RequestId: o.RequestID, Kind: o.Kind})
+	})
+	if err != nil {
+		return err
 	}
 	return s.print(resp, func(w *tabwriter.Writer) {
 		c := resp.Savepoint
@@ -255,29 +240,41 @@ type RescaleOptions struct {
 
 // Rescale lets a job go on at another parallelism, and waits until it does.
 func Rescale(ctx context.Context, s *Session, o RescaleOptions) error {
-	var resp *apipb.RescaleResponse
+	resp, err := pursue(ctx, s, pursuit{"the change", "status", o.Job, o.RequestID}, func(ctx context.Context, to Coordinator) (*apipb.RescaleResponse, error) {
+		return to.Jobs.Rescale(ctx, &apipb.RescaleRequest{Job: o.Job, RequestId: o.RequestID, Parallelism: o.Parallelism})
+	})
+	if err != nil {
+		return err
+	}
+	return s.print(resp, func(w *tabwriter.Writer) {
+		row(w, "JOB", "PARALLELISM", "SUBTASKS", "SLOTS", "FROM CHECKPOINT", "STATUS")
+		row(w, o.Job, resp.Parallelism, resp.Subtasks, resp.Slots, resp.Checkpoint, enum(resp.Status))
+	})
+}
+
+// pursuit is a request that takes its time: what it is, and the verb that shows what became of it.
+type pursuit struct{ what, verb, job, requestID string }
+
+// pursue asks again, under the same request id, until there is an outcome.
+func pursue[R any](ctx context.Context, s *Session, p pursuit, ask func(context.Context, Coordinator) (*R, error)) (resp *R, err error) {
 	for resp == nil {
 		err := s.Client.DoStream(ctx, func(ctx context.Context, to Coordinator) (err error) {
 			call, cancel := context.WithTimeout(ctx, waitTime)
 			defer cancel()
-			resp, err = to.Jobs.Rescale(call, &apipb.RescaleRequest{Job: o.Job, RequestId: o.RequestID, Parallelism: o.Parallelism})
-			if timedOut(err) && ctx.Err() == nil {
+			if resp, err = ask(call, to); timedOut(err) && ctx.Err() == nil {
 				return nil // it is under way; the request id finds it again
 			}
 			return err
 		})
 		switch {
 		case errors.Is(ctx.Err(), context.Canceled):
-			return &Fault{
-				Exit: ExitInterrupted, Err: fmt.Errorf("interrupted; the change of job %s goes on", o.Job), Where: o.Job,
-				Hints: []string{"sluice status " + o.Job + " shows what became of it", "the same command with --request-id " + o.RequestID + " waits for it again"},
+			return nil, &Fault{
+				Exit: ExitInterrupted, Err: fmt.Errorf("interrupted; %s of job %s goes on", p.what, p.job), Where: p.job,
+				Hints: []string{"sluice " + p.verb + " " + p.job + " shows what became of it", "the same command with --request-id " + p.requestID + " waits for it again"},
 			}
 		case err != nil:
-			return err
+			return nil, err
 		}
 	}
-	return s.print(resp, func(w *tabwriter.Writer) {
-		row(w, "JOB", "PARALLELISM", "SUBTASKS", "SLOTS", "FROM CHECKPOINT", "STATUS")
-		row(w, o.Job, resp.Parallelism, resp.Subtasks, resp.Slots, resp.Checkpoint, enum(resp.Status))
-	})
+	return resp, nil
 }
