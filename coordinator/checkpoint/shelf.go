@@ -21,6 +21,12 @@ type Shelf struct {
 	asked  map[string]time.Time    // by object: a store was asked for a copy
 	placed map[place]*jobpb.Object // said by stores, not in the facts yet
 	lost   map[place]bool          // likewise
+
+	// A job is looked at with every report of its subtasks: what has not changed is not compared again.
+	seen  *jobpb.Checkpoints
+	heard bool      // a store has said something since
+	quiet time.Time // until then
+	again time.Time // what the last look asked for; zero: nothing
 }
 
 // place is an object in a store.
@@ -50,6 +56,8 @@ type Upkeep struct {
 }
 
 const (
+	// lookAgain is how long nothing is compared while the facts are the same: workers come and go meanwhile.
+	lookAgain = 5 * time.Second
 	// copyAgain is the pause before another store is asked for a copy that did not come.
 	copyAgain = 30 * time.Second
 	// mostCopies is how many copies are under way at once for a job.
@@ -58,6 +66,7 @@ const (
 
 // Heard takes what a store says has changed in it.
 func (s *Shelf) Heard(store string, r *controlpb.ObjectsReport) {
+	s.heard = true
 	s.broom.Gone(store, r.Deleted)
 	s.broom.Gone(snapshot.SharedStore, r.Deleted)
 	for _, o := range r.Stored {
@@ -78,6 +87,7 @@ func (s *Shelf) found(store string, o *jobpb.Object) {
 }
 
 func (s *Shelf) missed(store, name string) {
+	s.heard = true
 	if s.lost == nil {
 		s.lost = map[place]bool{}
 	}
@@ -98,6 +108,10 @@ func (s *Shelf) Inventory(c *jobpb.Checkpoints, store string, has map[string]boo
 
 // Step says what is missing. copies is how many each object should have.
 func (s *Shelf) Step(job string, c *jobpb.Checkpoints, copies int, now time.Time, w Stores) (u Upkeep) {
+	if c == s.seen && !s.heard && now.Before(s.quiet) && (s.again.IsZero() || now.Before(s.again)) {
+		return Upkeep{Again: s.again}
+	}
+	s.seen, s.heard, s.quiet = c, false, now.Add(lookAgain)
 	sweep := s.broom.Step(c, now, func(store string) (can, known bool) { return w.Reaches(store), w.Known(store) })
 	u.Again = sweep.Again
 	for _, store := range slices.Sorted(maps.Keys(sweep.Ask)) {
@@ -108,7 +122,10 @@ func (s *Shelf) Step(job string, c *jobpb.Checkpoints, copies int, now time.Time
 		}
 	}
 	s.copy(c, copies, now, w, &u)
-	u.Command = s.command(job, c, sweep)
+	if u.Command = s.command(job, c, sweep); u.Command != nil {
+		u.Again = earlier(u.Again, s.quiet) // it may be void
+	}
+	s.again = u.Again
 	return u
 }
 

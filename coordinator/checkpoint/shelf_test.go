@@ -33,6 +33,7 @@ func TestWhatLosesItsCopiesGetsThemAgain(t *testing.T) {
 	s, now := &Shelf{}, time.Unix(100, 0)
 	there := []string{"a", "b", "c", "d"}
 	for round, gone := range []string{"a", "b"} {
+		now = now.Add(time.Minute)
 		there = slices.DeleteFunc(there, func(x string) bool { return x == gone })
 		u := s.Step("j-1", c, 2, now, cluster(there...))
 		if len(u.Orders) != 1 || u.Orders[0].Message.GetCopyObjects().GetObjects()[0].Object.Name != needed {
@@ -42,11 +43,11 @@ func TestWhatLosesItsCopiesGetsThemAgain(t *testing.T) {
 		if slices.Contains(ledger.Object(c, needed).Stores, target) || !slices.Contains(there, target) {
 			t.Fatalf("round %d: a copy for %s", round, target)
 		}
-		if u = s.Step("j-1", c, 2, now.Add(time.Second), cluster(there...)); len(u.Orders) != 0 {
+		if u = s.Step("j-1", c, 2, now.Add(copyAgain/2), cluster(there...)); len(u.Orders) != 0 {
 			t.Fatalf("round %d: asked twice: %+v", round, u.Orders)
 		}
 		s.Heard(target, &controlpb.ObjectsReport{Job: "j-1", Stored: []*jobpb.Object{{Name: needed, Size: 1}}})
-		u = s.Step("j-1", c, 2, now.Add(2*time.Second), cluster(there...))
+		u = s.Step("j-1", c, 2, now.Add(copyAgain/2+time.Second), cluster(there...))
 		m := u.Command.GetPlaceObjects()
 		if m == nil {
 			t.Fatalf("round %d: %+v", round, u)
@@ -55,7 +56,7 @@ func TestWhatLosesItsCopiesGetsThemAgain(t *testing.T) {
 		if c, err = ledger.Place(c, m.Placed, m.Lost); err != nil {
 			t.Fatal(err)
 		}
-		if u = s.Step("j-1", c, 2, now.Add(3*time.Second), cluster(there...)); u.Command.GetPlaceObjects() != nil || len(u.Orders) != 0 {
+		if u = s.Step("j-1", c, 2, now.Add(copyAgain/2+2*time.Second), cluster(there...)); u.Command.GetPlaceObjects() != nil || len(u.Orders) != 0 {
 			t.Fatalf("round %d: %+v", round, u)
 		}
 	}
@@ -84,7 +85,35 @@ func TestAStoreThatLacksSomethingIsCorrected(t *testing.T) {
 	if u := s.Step("j-1", c, 2, time.Unix(100, 0), cluster("a", "b", "c")); u.Command != nil || len(u.Orders) != 0 {
 		t.Fatalf("%+v", u)
 	}
-	if u := s.Step("j-1", c, 2, time.Unix(100, 0), cluster("c")); u.Command != nil || len(u.Orders) != 0 {
+	if u := s.Step("j-1", c, 2, time.Unix(200, 0), cluster("c")); u.Command != nil || len(u.Orders) != 0 {
 		t.Fatalf("nobody has it: %+v", u)
+	}
+}
+
+// TestWhatHasNotChangedIsNotComparedAgain: until time has passed, a store says something, or the facts are others.
+func TestWhatHasNotChangedIsNotComparedAgain(t *testing.T) {
+	name := "j-1/1/3-1.manifest"
+	c := &jobpb.Checkpoints{
+		Next: 4, Completed: []*jobpb.CheckpointDone{{Id: 3, Objects: []string{name}}}, Objects: []*jobpb.StoredObject{object(name, "a", "b")},
+	}
+	looks := 0
+	w := cluster("a", "b", "c")
+	holds := w.Holds
+	w.Holds = func(store string) bool { looks++; return holds(store) }
+	s, now := &Shelf{}, time.Unix(100, 0)
+	looked := func(at time.Duration) bool {
+		before := looks
+		s.Step("j-1", c, 2, now.Add(at), w)
+		return looks > before
+	}
+	if !looked(0) || looked(0) || looked(lookAgain-1) || !looked(lookAgain) {
+		t.Fatal("not by time")
+	}
+	s.Heard("b", &controlpb.ObjectsReport{Job: "j-1"})
+	if !looked(lookAgain) || looked(lookAgain) {
+		t.Fatal("not by what a store says")
+	}
+	if c = (&jobpb.Checkpoints{Next: c.Next, Completed: c.Completed, Objects: c.Objects}); !looked(lookAgain) {
+		t.Fatal("not by the facts")
 	}
 }
