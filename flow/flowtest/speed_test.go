@@ -61,12 +61,12 @@ func TestSpeedUpdateByAProcessor(t *testing.T) {
 
 func mix(k int64) uint64 { return codec.Mix(uint64(k)) }
 
-func next(x *uint64) uint64 {
+func draw(x *uint64) uint64 {
 	*x = *x*6364136223846793005 + 1442695040888963407
 	return *x >> 20
 }
 
-// batch is how many records the loop hands over at once.
+// batch is how many records the loop hands over at once: several times what an operator looks at ahead.
 const batch = 512
 
 func compareUpdates[V any](t *testing.T, keys int, update func(*V)) {
@@ -90,18 +90,27 @@ func compareUpdates[V any](t *testing.T, keys int, update func(*V)) {
 	x, y := uint64(1), uint64(1)
 	baseline := func(n int) {
 		for range n {
-			k := int64(next(&x) % uint64(keys))
+			k := int64(draw(&x) % uint64(keys))
 			update(plain.At(k, mix(k)))
 		}
 	}
+	ahead, look := task.AheadOf[int64](rt, 0) // as the input of a chain does
+	records := make([]int64, ahead)
 	subject := func(n int) {
-		for i := range n {
-			if i%batch == 0 {
+		for at := 0; at < n; at += ahead {
+			if at%batch == 0 {
 				if err := rt.Maintain(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			push(int64(next(&y) % uint64(keys)))
+			next := records[:min(ahead, n-at)]
+			for i := range next {
+				next[i] = int64(draw(&y) % uint64(keys))
+			}
+			look(next)
+			for _, k := range next {
+				push(k)
+			}
 		}
 	}
 	if !invariant.Enabled {
@@ -109,10 +118,15 @@ func compareUpdates[V any](t *testing.T, keys int, update func(*V)) {
 			t.Errorf("%v allocations in 10,000 updates", n)
 		}
 	}
-	ratio.AtMost(t, mostOfATable, ratio.CPU, baseline, subject)
+	limit := mostOfATable
+	if *long {
+		limit = goal
+	}
+	ratio.AtMost(t, limit, ratio.CPU, baseline, subject)
 }
 
-// mostOfATable catches a factor, not noise: the goal is 2, and 100,000 keys with 16 bytes, which fit into a cache, stand at 1.9 to
-// 2.2 (29 ns against 14); all others at 1.5 to 1.8.
-// Wide: both sides wait for memory, so neighbours on the machine move the ratio, and a factor is what it has to catch.
-const mostOfATable = 4
+// mostOfATable catches a factor, not noise: with -long, on a machine that has nothing else to do, the goal is asserted.
+const (
+	mostOfATable = 4.0
+	goal         = 2.0
+)

@@ -22,6 +22,7 @@ type directory struct {
 	codec *codec.Plan
 	index slab.Index
 	spare slab.Place // a key that was decoded
+	freed uint64     // how many rows were, so far
 }
 
 // keyed is what a directory has to know of its keys.
@@ -61,7 +62,10 @@ func (d *directory) tableKeys() column.Keys {
 	return column.Keys{
 		Type:    d.keys.kind.Type,
 		Insert:  d.keys.insert,
-		Unindex: func(row uint32) { d.index.Remove(d.keys.hash(d.t.Rows.At(row)), row) },
+		Unindex: func(row uint32) {
+			d.index.Remove(d.keys.hash(d.t.Rows.At(row)), row)
+			d.freed++
+		},
 		Text:    func(row uint32) string { return d.keys.text(d.t.Rows.At(row)) },
 		Append: func(dst []byte, row uint32) ([]byte, int, error) {
 			k := d.t.Rows.At(row)

@@ -188,6 +188,7 @@ func same[V comparable](a, b *V) bool { return a == b || a != nil && b != nil &&
 
 // machine drives an operator and its model through everything that the life of a job can do to it.
 type machine struct {
+	ahead Ahead[string]
 	machinery
 	o     *operator
 	m     model
@@ -524,16 +525,36 @@ func (x *machine) evict(t *rapid.T) {
 	}
 }
 
-// prefetch brings keys back, whether they exist or not, and looks at all keys in the order of their groups.
+// prefetch looks ahead at keys, whether they exist or not, and in memory or not, and then at all keys in the order of their
+// groups. Keys that were looked at are found as they are when they are sought.
 func (x *machine) prefetch(t *rapid.T) {
 	var keys []string
-	var hashes []uint64
-	for range rapid.IntRange(0, 5).Draw(t, "keys") {
-		k := x.key(t)
-		keys, hashes = append(keys, k), append(hashes, x.o.d.Hash(k))
+	for range rapid.IntRange(0, AheadKeys).Draw(t, "keys") {
+		keys = append(keys, x.key(t))
 	}
-	if err := x.o.d.Prefetch(keys, hashes); err != nil {
-		t.Fatal(err)
+	x.ahead.Take(keys, func(k string) string { return k }, x.o.d.Hash)
+	x.o.d.Prefetch(&x.ahead)
+	for _, k := range keys {
+		if rapid.IntRange(0, 4).Draw(t, "evict") == 0 {
+			x.evict(t)
+		}
+		if !x.o.d.SeekNext(&x.ahead) || x.o.d.Key() != k {
+			t.Fatalf("%q is current, not %q", x.o.d.Key(), k)
+		}
+		im := x.m.at(k)
+		if v, ok := x.o.count.Load(); ok != (im.Count != nil) || ok && v != *im.Count {
+			t.Fatalf("key %q: %d (%t), not %v", k, v, ok, im.Count)
+		}
+		if rapid.Bool().Draw(t, "clear") {
+			x.clear(k)
+			continue
+		}
+		v := rapid.Int64().Draw(t, "count")
+		x.o.count.Set(v)
+		im.Count = &v
+	}
+	if x.o.d.SeekNext(&x.ahead) {
+		t.Fatal("there is a key behind the last one")
 	}
 	if rapid.IntRange(0, 3).Draw(t, "walk") > 0 {
 		return

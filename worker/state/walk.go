@@ -1,12 +1,8 @@
 package state
 
 import (
-	"bytes"
-	"cmp"
 	"slices"
-	"unsafe"
 
-	"github.com/sluiceio/sluice/snapshot/chunk"
 	"github.com/sluiceio/sluice/worker/state/slab"
 )
 
@@ -114,53 +110,4 @@ func (d *Directory[K]) rowOf(k K, h uint64) (uint32, bool) {
 		}
 	}
 	return 0, false
-}
-
-// Prefetch brings those of the keys back to memory that are in the overflow, in the order in which they lie there, so
-// that the records of a batch find them. hashes are the routing hashes of the keys.
-func (d *Directory[K]) Prefetch(keys []K, hashes []uint64) error {
-	if !d.t.Evicted() {
-		return d.t.Err
-	}
-	var wants []want
-	d.t.Entry = nil
-	for i := range keys {
-		if !d.t.Cold(d.group(&keys[i], hashes[i])) {
-			continue
-		}
-		if row, known := d.rowOf(keys[i], hashes[i]); known {
-			if d.t.Refs != nil {
-				d.t.Refer(row)
-			}
-			continue
-		}
-		wants = append(wants, want{at: unsafe.Pointer(&keys[i]), hash: hashes[i]})
-	}
-	return d.fetch(wants)
-}
-
-// want is a key that is in the overflow.
-type want struct {
-	at    slab.Place
-	hash  uint64
-	group int
-	key   []byte
-}
-
-// fetch brings keys back, in the order in which they lie in the overflow.
-func (d *directory) fetch(wants []want) error {
-	for i := range wants {
-		w := &wants[i]
-		var e chunk.Entry
-		if err := d.entry(w.at, w.hash, &e); err != nil {
-			return d.t.Fault(CodeCodec, "", err)
-		}
-		w.group, w.key = e.Group, e.Key
-	}
-	slices.SortFunc(wants, func(a, b want) int { return cmp.Or(cmp.Compare(a.group, b.group), bytes.Compare(a.key, b.key)) })
-	for _, w := range wants {
-		d.keys.seek(w.at, w.hash)
-	}
-	d.t.Entry = nil
-	return d.t.Err
 }

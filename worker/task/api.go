@@ -102,6 +102,14 @@ func NewRuntime(ctx context.Context, operator string) *Runtime {
 	return chain.NewRuntime(ctx, operator)
 }
 
+// LookAhead has f called with the records that are pushed next into the input whose stage is being built.
+func LookAhead[T any](rt *Runtime, most int, f func(next []T)) { chain.LookAhead(rt, most, f) }
+
+// AheadOf is what LookAhead was told for an input, for harnesses; most is 0 if it was not called.
+func AheadOf[T any](rt *Runtime, input int) (most int, f func(next []T)) {
+	return chain.AheadOf[T](rt, input)
+}
+
 // Shared is the value that the stages of one operator with several inputs have in common.
 func Shared[S any](rt *Runtime, make func() (S, error)) (S, error) { return chain.Shared(rt, make) }
 

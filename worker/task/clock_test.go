@@ -11,8 +11,9 @@ import (
 	"github.com/sluiceio/sluice/proto/taskpb"
 )
 
-// clocks asks twice: an answer is that to the question before.
+// clocks asks twice, when nothing moves any more: an answer is that to the question before.
 func clocks(c *cluster) (text []string) {
+	synctest.Wait()
 	c.proc.Sample()
 	synctest.Wait()
 	for _, k := range c.proc.Sample().Clocks {

@@ -118,6 +118,7 @@ func (w *wiring) operator(op int32) (ins []any, nodes []chain.Node, err error) {
 	rt.OnTick(w.mail.Tick)
 	self := chain.Node{ID: rt.Task.Operator, Runtime: rt, Kids: offsets, Size: 1 + len(kids)}
 	for i, st := range w.proc.cfg.Program.Nodes[op].Stages {
+		rt.Building(i)
 		in, o, err := w.build(st, rt, outs[""])
 		if o != nil && i == 0 {
 			self.Operator = o
@@ -220,7 +221,7 @@ func (w *wiring) gate(ref layout.Input, push any) (edge.Gate, error) {
 		return edge.NoChannels(), nil
 	}
 	j := w.joint(e, ref.Op)
-	j.Notify = w.mail.Wake
+	j.Input, j.Notify = int(ref.Index), w.mail.Wake
 	if w.terms.lazy {
 		j.Live.ConnectTimeout = patience
 	}

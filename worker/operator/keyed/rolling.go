@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"github.com/sluiceio/sluice/flow/codec"
+	"github.com/sluiceio/sluice/worker/operator/ahead"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -30,9 +31,10 @@ func Updates[K comparable, In, Acc, Out any](a Aggregation[K, In, Acc, Out]) tas
 			return nil, nil, err
 		}
 		emit := emitter(rt, out, a)
+		keyed := ahead.Keys(rt, a.Key, r.dir.Hash, r.dir.Prefetch)
 		return func(v In) {
-			k := a.Key(v)
-			emit(k, *r.add(k, v))
+			k, h := keyed(v)
+			emit(k, *r.add(k, h, v))
 		}, r, nil
 	}
 }
@@ -75,8 +77,8 @@ func open[K comparable, In, Acc, Out any](rt *task.Runtime, a Aggregation[K, In,
 }
 
 // add folds v into the accumulator of k. The pointer is valid until the next call.
-func (r *rolling[K, In, Acc, Out]) add(k K, v In) *Acc {
-	r.dir.Seek(k, r.dir.Hash(k))
+func (r *rolling[K, In, Acc, Out]) add(k K, h uint64, v In) *Acc {
+	r.dir.Seek(k, h)
 	if !r.acc.Exists() {
 		first := r.first(v)
 		acc := r.acc.Ref()

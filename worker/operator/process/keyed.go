@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
+	"github.com/sluiceio/sluice/worker/operator/ahead"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/state/handle"
 	"github.com/sluiceio/sluice/worker/state/timer"
@@ -68,9 +69,12 @@ func (s *KeySetup[K, Out]) push[In any](key func(In) K, f func(*KeyCtx[K, Out], 
 		return nil, err
 	}
 	fault := dir.Fault() // what a call per record would cost is a tenth of a record
+	next := ahead.Of(rt, key, hash, dir.Prefetch)
 	return func(v In) {
-		k := key(v)
-		dir.Seek(k, hash(k))
+		if !dir.SeekNext(next) {
+			k := key(v)
+			dir.Seek(k, hash(k))
+		}
 		if err := f(c, v); err != nil {
 			failed(v, err, rt.Position())
 		}

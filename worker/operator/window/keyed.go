@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
+	"github.com/sluiceio/sluice/worker/operator/ahead"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/state/timer"
 	"github.com/sluiceio/sluice/worker/task"
@@ -84,8 +85,7 @@ type Place struct {
 // earliest then. So a record that prolongs a session costs no more than one that is added to a window.
 type keyed[K comparable, In, Acc any] struct {
 	deadlines
-	key     func(In) K
-	hash    func(K) uint64
+	keyed   func(In) (K, uint64)
 	late    task.Push[In]
 	windows Windows
 	trigger Trigger[K, In]
@@ -106,12 +106,13 @@ func newKeyed[K comparable, In, Acc any](rt *task.Runtime, r rules[K, In]) (*key
 	if err != nil {
 		return nil, err
 	}
-	o := &keyed[K, In, Acc]{deadlines: deadlines{times: f.times}, key: f.key, hash: f.hash, late: f.late}
+	o := &keyed[K, In, Acc]{deadlines: deadlines{times: f.times}, late: f.late}
 	o.ctx.time = rt.Clock
 	if o.dir, err = state.NewDirectory[K](rt.Options("windows", r.registry)); err != nil {
 		return nil, err
 	}
 	rt.Keep(o.dir.Table())
+	o.keyed = ahead.Keys(rt, f.key, f.hash, o.dir.Prefetch)
 	if o.open, err = state.MapOf[element.Time, Entry[Acc]](o.dir, "window"); err != nil {
 		return nil, err
 	}
@@ -136,8 +137,7 @@ func (o *keyed[K, In, Acc]) let(w Windows, t Trigger[K, In]) error {
 }
 
 func (o *keyed[K, In, Acc]) push(v In) {
-	k := o.key(v)
-	h := o.hash(k)
+	k, h := o.keyed(v)
 	at := o.at()
 	o.ctx.now = o.now(h)
 	o.dir.Seek(k, h)

@@ -7,6 +7,7 @@ import (
 	"github.com/sluiceio/sluice/flow/codec"
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
+	"github.com/sluiceio/sluice/worker/operator/ahead"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -33,9 +34,9 @@ func Sliding[K comparable, In, Acc, Out any](spec window.Sliding, a Aggregation[
 		o := &sliding[K, Acc]{slides: slides{panes: panes{times: f.times, spec: spec}}, fresh: a.New, fold: fold[Acc]{a.Merge, a.Clone}}
 		o.emit = func(k K, fire Firing, acc *Acc) { out(a.Result(k, fire, acc)) }
 		o.uncache()
+		keyed := ahead.Keys(rt, f.key, f.hash, o.prefetch)
 		return func(v In) {
-			k := f.key(v)
-			h := f.hash(k)
+			k, h := keyed(v)
 			acc := o.enter(k, h)
 			if acc == nil {
 				if o.isLate {
@@ -165,6 +166,17 @@ func (o *sliding[K, Acc]) enter(k K, h uint64) *Acc {
 	}
 	o.again = o.oldest <= now && o.lateness > 0
 	return acc
+}
+
+// prefetch takes records to be in the pane of the last one, as most are.
+func (o *sliding[K, Acc]) prefetch(a *state.Ahead[K]) {
+	if o.curPane == nil {
+		return
+	}
+	o.curPane.Dir.Prefetch(a)
+	if o.curTaken {
+		o.line.Dir.Prefetch(a)
+	}
 }
 
 // openPane opens the current pane, and has its windows fire that have not.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluiceio/sluice/flow/element"
 	"github.com/sluiceio/sluice/flow/window"
+	"github.com/sluiceio/sluice/worker/operator/ahead"
 	"github.com/sluiceio/sluice/worker/state"
 	"github.com/sluiceio/sluice/worker/task"
 )
@@ -20,9 +21,10 @@ func Tumbling[K comparable, In, Acc, Out any](spec window.Tumbling, a Aggregatio
 		o.result = func(k K, fire Firing, acc *Acc) { out(a.Result(k, fire, acc)) }
 		o.windows, err = spaces(rt, "windows", a.Registry, o.declare)
 		o.uncache()
+		keyed := ahead.Keys(rt, f.key, f.hash, o.prefetch)
 		return func(v In) {
-			k := f.key(v)
-			acc := o.enter(k, f.hash(k))
+			k, h := keyed(v)
+			acc := o.enter(k, h)
 			if acc == nil {
 				if o.isLate {
 					drop(rt, f.late, v)
@@ -89,6 +91,13 @@ func (o *tumbling[K, Acc]) enter(k K, h uint64) *Acc {
 	}
 	o.again = o.cur.Last() <= now
 	return acc
+}
+
+// prefetch takes records to be in the window of the last one, as most are.
+func (o *tumbling[K, Acc]) prefetch(a *state.Ahead[K]) {
+	if o.space != nil {
+		o.space.Dir.Prefetch(a)
+	}
 }
 
 // refire emits the current window of a key again, for a record that came late.

@@ -84,6 +84,8 @@ type Runtime struct {
 	Watermark element.Time
 
 	shared    any
+	input     int                       // whose stage is being built
+	ahead     map[int]ahead             // of LookAhead, by input
 	ports     map[string][]any          // side outputs: the pushes of their consumers
 	branch    int                       // which consumer of several is at work
 	wake      time.Time                 // of WakeAt; zero: none

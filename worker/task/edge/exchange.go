@@ -32,6 +32,7 @@ type Joint struct {
 	Edge    *jobpb.Edge
 	// From is the id of the producing operator, To that of the consuming one, whose partitioner it is.
 	From, To string
+	Input    int    // of a gate: which one of the operator it is
 	Notify   func() // of a gate: there may be something
 	Live     Live   // of a PIPELINED edge
 	Stored   Stored // of a BLOCKING edge

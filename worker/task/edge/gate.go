@@ -58,6 +58,8 @@ type gate[T any] struct {
 	stored   bool
 	lost     func() []stored.Name // nil: nothing that it reads is stored
 	push     chain.Push[T]
+	ahead    func(next []T) // told of at most so many records before they are pushed; nil: nobody wants to know
+	most     int
 	cur      *chain.Cursor
 	marks    *mark.Merger // over the channels
 	subtasks []int32      // of the producer, by channel
@@ -79,10 +81,12 @@ type gate[T any] struct {
 }
 
 func newGate[T any](j Joint, r reader[T], push chain.Push[T], subtasks []int32) *gate[T] {
-	return &gate[T]{
+	g := &gate[T]{
 		r: r, stored: Blocking(j.Edge), push: push, cur: j.Runtime.Cursor, marks: mark.New(len(subtasks)),
 		subtasks: subtasks, from: j.From, before: make([]int64, len(subtasks)), live: len(subtasks),
 	}
+	g.most, g.ahead = chain.AheadOf[T](j.Runtime, j.Input)
+	return g
 }
 
 func (g *gate[T]) Step(limit int) (int, element.Event, bool, error) {
@@ -107,11 +111,14 @@ func (g *gate[T]) records(limit int) int {
 	b := g.in.Batch
 	first := g.at
 	end := min(first+limit, b.Len())
-	vals, times := b.Vals[:end], b.Times[:end]
-	for i := first; i < end; i++ {
-		g.at = i
-		g.cur.At = times[i]
-		g.push(vals[i])
+	if g.ahead == nil {
+		g.hand(b, first, end)
+	} else {
+		for i := first; i < end; i += g.most {
+			to := min(i+g.most, end)
+			g.ahead(b.Vals[i:to])
+			g.hand(b, i, to)
+		}
 	}
 	g.at = end
 	if end == b.Len() {
@@ -120,6 +127,16 @@ func (g *gate[T]) records(limit int) int {
 		g.r.Release(g.in)
 	}
 	return end - first
+}
+
+// hand pushes records of a batch.
+func (g *gate[T]) hand(b *element.Batch[T], first, end int) {
+	vals, times := b.Vals[:end], b.Times[:end]
+	for i := first; i < end; i++ {
+		g.at = i
+		g.cur.At = times[i]
+		g.push(vals[i])
+	}
 }
 
 func (g *gate[T]) event(channel int, ev element.Event) (element.Event, error) {
