@@ -210,18 +210,8 @@ func (s *suite) resident() (most int64, err error) {
 		if len(lines) < 3 || json.Unmarshal([]byte(lines[1]), &record) != nil {
 			return 0, fmt.Errorf("%s: %q", name, raw)
 		}
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", record.Pid))
-		if err != nil {
-			continue // of a process that has ended
-		}
-		for line := range strings.Lines(string(status)) {
-			if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-				kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-				if err != nil {
-					return 0, err
-				}
-				most = max(most, kb<<10)
-			}
+		if b, ok := residentOf(record.Pid, "VmRSS"); ok {
+			most = max(most, b)
 		}
 	}
 	return most, nil

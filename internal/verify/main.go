@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -165,22 +166,62 @@ func run(ctx context.Context, dir string, env []string, name string, args ...str
 	return out, err
 }
 
-// watched is run, and tells the most memory that the process had resident, in bytes; 0 where that is not known.
-func watched(ctx context.Context, dir string, env []string, name string, args ...string) (text string, resident int64, err error) {
+// memory is the most that a process had resident, in bytes; 0 where that is not known.
+type memory struct {
+	own int64 // of its own: what would have to be swapped out
+	all int64 // with the parts of files that it has mapped, which the kernel drops when somebody needs room
+}
+
+// watchEvery is how often the memory of a process is looked at.
+const watchEvery = 100 * time.Millisecond
+
+// watched is run, and tells how much memory the process had.
+func watched(ctx context.Context, dir string, env []string, name string, args ...string) (text string, m memory, err error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		return "", m, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	look := time.NewTicker(watchEvery)
+	defer look.Stop()
+	for running := true; running; {
+		select {
+		case err = <-ended:
+			running = false
+		case <-look.C:
+			if b, ok := residentOf(cmd.Process.Pid, "RssAnon"); ok {
+				m.own = max(m.own, b)
+			}
+		}
+	}
 	if err != nil {
-		tail := strings.TrimSpace(stderr.String() + "\n" + string(out))
-		return "", 0, fmt.Errorf("%s: %w: %s", filepath.Base(name), err, tail[max(0, len(tail)-2000):])
+		tail := strings.TrimSpace(stderr.String() + "\n" + stdout.String())
+		return "", m, fmt.Errorf("%s: %w: %s", filepath.Base(name), err, tail[max(0, len(tail)-2000):])
 	}
 	if use, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && runtime.GOOS == "linux" {
-		resident = use.Maxrss << 10
+		m.all = use.Maxrss << 10
 	}
-	return strings.TrimSpace(string(out)), resident, nil
+	return strings.TrimSpace(stdout.String()), m, nil
+}
+
+// residentOf is what Linux says of the memory of a process, in bytes: VmRSS, or RssAnon, its part that is in no file.
+func residentOf(pid int, field string) (bytes int64, ok bool) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, false // it has ended, or the system has no such files
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, found := strings.CutPrefix(line, field+":"); found {
+			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+			return kb << 10, err == nil
+		}
+	}
+	return 0, false
 }
 
 var errNoData = errors.New("data/flights-3m is missing or of an earlier release: run `make data` first (it needs npm)")
