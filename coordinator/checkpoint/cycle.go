@@ -31,12 +31,17 @@ type Config struct {
 	Copies    int // of each object
 }
 
-// Configure reads the settings of a job.
+// Configure reads the settings of a job. A pause that nobody has asked for makes no interval longer than it is, unless checkpoints
+// take more than half of it.
 func Configure(v setting.Values) Config {
-	return Config{
+	c := Config{
 		Interval: v.Duration(setting.CheckpointEvery), Pause: v.Duration(setting.CheckpointPause), Timeout: v.Duration(setting.CheckpointTimeout),
 		Tolerable: v.Count(setting.CheckpointFails), Retain: v.Count(setting.CheckpointKeep), Copies: v.Count(setting.CheckpointCopies),
 	}
+	if !v.Said(setting.CheckpointPause) {
+		c.Pause = min(c.Pause, c.Interval/2)
+	}
+	return c
 }
 
 // World is what a step sees beside the facts.

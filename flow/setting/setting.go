@@ -57,7 +57,7 @@ var list = []Setting{
 	{Name: Mode, Type: "auto, streaming or batch", Default: "auto", Doc: "which exchanges are pipelined (records cross as they are made) and which blocking (stored complete before they are read); auto stores what is shuffled and ends", check: checkChoice("auto", "streaming", "batch")},
 	{Name: Schedule, Type: "region, eager or lazy", Default: "region", Doc: "when subtasks start: region: together, when all that they read is stored; lazy: likewise, but consumers with their first record; eager: all of the job at once", check: checkChoice("region", "eager", "lazy")},
 	{Name: CheckpointEvery, Type: "duration", Default: "10s", Doc: "time between the starts of two checkpoints; 0 switches them off; a job whose sources all end takes them only if this is said", check: checkDuration(0)},
-	{Name: CheckpointPause, Type: "duration", Default: "500ms", Doc: "least pause between the end of a checkpoint and the next", check: checkDuration(0)},
+	{Name: CheckpointPause, Type: "duration", Default: "500ms", Doc: "least pause between the end of a checkpoint and the next; without it half of the interval at most", check: checkDuration(0)},
 	{Name: CheckpointTimeout, Type: "duration", Default: "10m", Doc: "time after which a checkpoint is given up", check: checkDuration(time.Millisecond)},
 	{Name: CheckpointFails, Type: "count", Default: "10", Doc: "checkpoints that may fail in a row; one more counts as a failure of the job, and the restart strategy decides", check: checkCount(0, 1<<20)},
 	{Name: CheckpointKeep, Type: "count", Default: "3", Doc: "completed checkpoints that are kept", check: checkCount(1, 1000)},

@@ -218,6 +218,7 @@ type jobStatus struct {
 			SpilledBytes   int64 `json:",string"`
 			SpilledRecords int64 `json:",string"`
 			StoredBytes    int64 `json:",string"`
+			RereadBytes    int64 `json:",string"`
 		}
 	}
 	Edges   []struct{ From, To, Exchange, Reason string }

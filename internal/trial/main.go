@@ -20,6 +20,10 @@ type Config struct {
 	Size int    `flag:"size" default:"8" help:"bytes of the payload of a record"`
 	Rate int    `flag:"rate" default:"0" help:"records per second of every source; 0: full speed"`
 	Idle int    `flag:"idle" default:"0" help:"seconds after which a source without records is idle; 0: never (stuck)"`
+	Live int64  `flag:"live" default:"1000" help:"live records (loaded)"`
+	Pace int    `flag:"pace" default:"0" help:"records per second that a subtask loads (loaded); 0: full speed"`
+	Hold int    `flag:"hold" default:"0" help:"records after which a subtask stops loading until the file of open is there (loaded); 0: never"`
+	Open string `flag:"open" default:"" help:"that file"`
 	Out  string `flag:"out" default:"trial-out" help:"directory of the part files"`
 }
 
@@ -38,6 +42,7 @@ var jobs = map[string]func(p *flow.Pipeline, cfg *Config){
 	"aligned":  aligned,
 	"tally":    tally,
 	"quiet":    quiet,
+	"loaded":   loaded,
 }
 
 // record number ID.

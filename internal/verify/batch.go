@@ -74,7 +74,7 @@ func (s *suite) short(ctx context.Context) (string, error) {
 
 // curve runs the benchmark of the join over memory and judges its rows.
 func (s *suite) curve(ctx context.Context) (string, error) {
-	out, err := run(ctx, s.root, nil, "go", "run", "./bench/curve", "-input", s.input, "-half", parameters["half"], "-json")
+	out, err := output(ctx, s.root, nil, "go", "run", "./bench/curve", "-input", s.input, "-half", parameters["half"], "-json")
 	if err != nil {
 		return "", err
 	}
@@ -112,7 +112,7 @@ func (s *suite) curve(ctx context.Context) (string, error) {
 func (s *suite) knot(ctx context.Context, job, schedule string) (string, error) {
 	out := s.out()
 	start := time.Now()
-	_, err := run(ctx, s.dir, nil, s.bin("trial"), "--job="+job, "--rows="+strconv.Itoa(many), "--out="+out,
+	_, err := output(ctx, s.dir, nil, s.bin("trial"), "--job="+job, "--rows="+strconv.Itoa(many), "--out="+out,
 		"--sluice.mode=streaming", "--sluice.schedule="+schedule, "--sluice.parallelism=2")
 	if err != nil {
 		return "", err

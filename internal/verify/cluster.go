@@ -64,7 +64,7 @@ func (s *suite) clusterMatrix(ctx context.Context, query string) (string, error)
 func (s *suite) startCluster(ctx context.Context) (string, error) {
 	data := s.clusterDir()
 	start := time.Now()
-	if _, err := run(ctx, s.root, nil, s.bin("sluice"), "dev", "--coordinators", "3", "--workers", "3", "--slots", "4", "--data-dir", data, "--detach"); err != nil {
+	if _, err := output(ctx, s.root, nil, s.bin("sluice"), "dev", "--coordinators", "3", "--workers", "3", "--slots", "4", "--data-dir", data, "--detach"); err != nil {
 		return "", err
 	}
 	took := time.Since(start)
@@ -99,7 +99,7 @@ func (s *suite) ensureCluster(ctx context.Context) error {
 
 // sluice types a command to the cluster.
 func (s *suite) sluice(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, s.root, []string{"SLUICE_ADDR=" + s.addr, "SLUICE_CONTEXTS=" + filepath.Join(s.dir, "contexts.json")}, s.bin("sluice"), args...)
+	return output(ctx, s.root, []string{"SLUICE_ADDR=" + s.addr, "SLUICE_CONTEXTS=" + filepath.Join(s.dir, "contexts.json")}, s.bin("sluice"), args...)
 }
 
 func (s *suite) clusterDir() string { return filepath.Join(s.dir, "cluster") }
@@ -110,7 +110,7 @@ func (s *suite) stop(ctx context.Context) error {
 		return nil
 	}
 	s.addr = ""
-	_, err := run(ctx, s.root, nil, s.bin("sluice"), "dev", "stop", "--data-dir", s.clusterDir())
+	_, err := output(ctx, s.root, nil, s.bin("sluice"), "dev", "stop", "--data-dir", s.clusterDir())
 	return err
 }
 

@@ -51,7 +51,7 @@ func (s *suite) countedOrLate(ctx context.Context) (string, error) {
 		for _, p := range s.params("f7both", out) {
 			args = append(args, "--"+p)
 		}
-		if _, err := run(ctx, s.dir, nil, s.bin("examples", "flights"), args...); err != nil {
+		if _, err := output(ctx, s.dir, nil, s.bin("examples", "flights"), args...); err != nil {
 			return "", err
 		}
 		hours, late := filepath.Join(out, "hours"), filepath.Join(out, "late")

@@ -42,7 +42,7 @@ func (s *suite) kills(n int) claim {
 		name:    fmt.Sprintf("%d kills of task processes, the leader and a worker, over eight queries, with checkpoints every 100 ms and every second: the output is what the oracle says", n),
 		command: "go " + strings.Join(args, " "),
 		check: func(ctx context.Context) (string, error) {
-			out, err := run(ctx, s.root, nil, "go", args...)
+			out, err := output(ctx, s.root, nil, "go", args...)
 			return lastLine(out, "kills,"), err
 		},
 	}

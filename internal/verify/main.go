@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sluiceio/sluice/internal/run"
 )
 
 // claim is one line of the page.
@@ -160,8 +162,8 @@ func write(path string, results []result) error {
 	return os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
-// run executes a command and returns its standard output; an error carries the end of what it said.
-func run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+// output executes a command and returns its standard output; an error carries the end of what it said.
+func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	out, _, err := watched(ctx, dir, env, name, args...)
 	return out, err
 }
@@ -175,7 +177,7 @@ type memory struct {
 // watchEvery is how often the memory of a process is looked at.
 const watchEvery = 100 * time.Millisecond
 
-// watched is run, and tells how much memory the process had.
+// watched is output, and tells how much memory the process had.
 func watched(ctx context.Context, dir string, env []string, name string, args ...string) (text string, m memory, err error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -185,20 +187,24 @@ func watched(ctx context.Context, dir string, env []string, name string, args ..
 	if err := cmd.Start(); err != nil {
 		return "", m, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	look := time.NewTicker(watchEvery)
-	defer look.Stop()
-	for running := true; running; {
-		select {
-		case err = <-ended:
-			running = false
-		case <-look.C:
+	watch := run.NewGroup(ctx, "watch")
+	watch.Go("memory", func(ctx context.Context) error {
+		look := time.NewTicker(watchEvery)
+		defer look.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-look.C:
+			}
 			if b, ok := residentOf(cmd.Process.Pid, "RssAnon"); ok {
 				m.own = max(m.own, b)
 			}
 		}
-	}
+	})
+	err = cmd.Wait()
+	watch.Stop()
+	err = errors.Join(err, watch.Wait())
 	if err != nil {
 		tail := strings.TrimSpace(stderr.String() + "\n" + stdout.String())
 		return "", m, fmt.Errorf("%s: %w: %s", filepath.Base(name), err, tail[max(0, len(tail)-2000):])

@@ -41,7 +41,7 @@ func (s *suite) goTest(name, pkgs, flags, word string) claim {
 	args := append([]string{"test", "-count=1", "-v"}, strings.Fields(pkgs)...)
 	args = append(args, strings.Fields(flags)...)
 	return claim{name: name, command: "go " + strings.Join(args, " "), check: func(ctx context.Context) (string, error) {
-		out, err := run(ctx, s.root, nil, "go", args...)
+		out, err := output(ctx, s.root, nil, "go", args...)
 		return lastLine(out, word), err
 	}}
 }

@@ -147,7 +147,7 @@ func (s *suite) out() string {
 
 // compare checks the digest of an output and removes the output.
 func (s *suite) compare(ctx context.Context, w *workload, query, out string) error {
-	got, err := run(ctx, s.root, nil, s.bin("sluice"), "digest", out)
+	got, err := output(ctx, s.root, nil, s.bin("sluice"), "digest", out)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (s *suite) embedded(ctx context.Context, w *workload, query string, setting
 		args = append(args, "--sluice."+name+"="+v)
 	}
 	start := time.Now()
-	if _, err := run(ctx, s.dir, nil, s.bin("examples", w.binary), args...); err != nil {
+	if _, err := output(ctx, s.dir, nil, s.bin("examples", w.binary), args...); err != nil {
 		return 0, err
 	}
 	took := time.Since(start)
@@ -189,13 +189,13 @@ func (s *suite) embedded(ctx context.Context, w *workload, query string, setting
 func (s *suite) faults(name, test, flags, word string) claim {
 	arg := "JEPSEN=-run " + test + " " + flags
 	return claim{name: name, command: "make jepsen '" + arg + "'", check: func(ctx context.Context) (string, error) {
-		out, err := run(ctx, s.root, nil, "make", "jepsen", arg)
+		out, err := output(ctx, s.root, nil, "make", "jepsen", arg)
 		return lastLine(out, word), err
 	}}
 }
 
 func (s *suite) speed(ctx context.Context) (string, error) {
-	_, err := run(ctx, s.root, nil, "make", "speed")
+	_, err := output(ctx, s.root, nil, "make", "speed")
 	if err != nil {
 		return "", err
 	}

@@ -60,13 +60,13 @@ func (d *directory) init(o Options, e *epoch.Epochs, k keyed) (err error) {
 func (d *directory) tableKeys() column.Keys {
 	heap := slab.WeigherOf(d.keys.kind.Type)
 	return column.Keys{
-		Type:    d.keys.kind.Type,
-		Insert:  d.keys.insert,
+		Type:   d.keys.kind.Type,
+		Insert: d.keys.insert,
 		Unindex: func(row uint32) {
 			d.index.Remove(d.keys.hash(d.t.Rows.At(row)), row)
 			d.freed++
 		},
-		Text:    func(row uint32) string { return d.keys.text(d.t.Rows.At(row)) },
+		Text: func(row uint32) string { return d.keys.text(d.t.Rows.At(row)) },
 		Append: func(dst []byte, row uint32) ([]byte, int, error) {
 			k := d.t.Rows.At(row)
 			b, err := d.codec.Append(dst, k)

@@ -131,6 +131,10 @@ func (o *bootstrap[K, Init, In, Out]) load(s BootstrapSpec[K, Init, In, Out]) (t
 	return o.set.push(s.InitKey, load, s.Options)
 }
 
+// Reloads implements task.Reloader: until everything is loaded, no record has come and no timer is set, so that the tables hold
+// nothing but what Load has put there.
+func (o *bootstrap[K, Init, In, Out]) Reloads() {}
+
 // OnInputEnd lets records pass when the state is loaded.
 func (o *bootstrap[K, Init, In, Out]) OnInputEnd(input int) error {
 	o.loaded = o.loaded || input == InitInput
